@@ -1,0 +1,313 @@
+//! Finding and reading source files: safely, recursively, in a fixed order.
+
+use std::path::{Component, Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use crate::trace::{Format, Reject, RejectKind, Screen};
+
+/// An input path from the command line.
+#[derive(Debug, Clone)]
+pub struct Input {
+    /// The folder searched, or the folder that holds the file given.
+    pub root: PathBuf,
+    /// The file given, when the path was one.
+    pub only: Option<PathBuf>,
+    /// What `source` fields are relative to: the root's parent, so that they name the root too.
+    base: PathBuf,
+}
+
+/// One unit of work: a file, a folder that is one episode, or a range of lines of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// Absolute path of the file or folder.
+    pub path: PathBuf,
+    /// Byte range of the file to read, on line boundaries; `None` for all of it.
+    pub bytes: Option<std::ops::Range<u64>>,
+    /// Number (from 1) of the first line in `bytes`.
+    pub first_line: u64,
+}
+
+impl Item {
+    /// The whole of `path`.
+    pub fn whole(path: PathBuf) -> Self {
+        Self { path, bytes: None, first_line: 1 }
+    }
+}
+
+impl Input {
+    /// An input path, which must exist.
+    ///
+    /// # Errors
+    /// What the system says of the path.
+    pub fn new(path: &Path) -> std::io::Result<Self> {
+        let path = path.canonicalize()?;
+        let parent = |p: &Path| p.parent().map_or_else(|| p.to_owned(), Path::to_owned);
+        if path.is_file() {
+            let root = parent(&path);
+            Ok(Self { base: root.clone(), root, only: Some(path) })
+        } else {
+            Ok(Self { base: parent(&path), root: path, only: None })
+        }
+    }
+
+    /// Regular files under the root (or the one file given) that `keep` accepts, sorted by path.
+    /// Links that leave the root are not followed.
+    ///
+    /// # Errors
+    /// A folder that cannot be listed.
+    pub fn files(&self, keep: impl Fn(&Path) -> bool) -> std::io::Result<Vec<PathBuf>> {
+        if let Some(file) = &self.only {
+            return Ok(if keep(file) { vec![file.clone()] } else { Vec::new() });
+        }
+        let mut files = Vec::new();
+        for entry in walkdir::WalkDir::new(&self.root).sort_by_file_name() {
+            let entry = entry?;
+            if entry.file_type().is_file() && keep(entry.path()) {
+                files.push(entry.into_path());
+            }
+        }
+        Ok(files)
+    }
+
+    /// `path` as artifacts name it: relative to the input's parent folder.
+    pub fn display(&self, path: &Path) -> String {
+        path.strip_prefix(&self.base).unwrap_or(path).to_string_lossy().replace('\\', "/")
+    }
+
+    /// The screen of a step whose source names `screenshot`, looked for below each of `folders`
+    /// (and the root). An absolute path or a URL is kept as text and never opened.
+    ///
+    /// # Errors
+    /// A relative path that leaves the root.
+    pub fn screen(&self, screenshot: &str, folders: &[&Path]) -> Result<Screen, String> {
+        let absent = Screen { screenshot: Some(screenshot.to_owned()), ..Screen::default() };
+        if Path::new(screenshot).is_absolute() || screenshot.contains("://") {
+            return Ok(absent);
+        }
+        for folder in folders.iter().copied().chain([self.root.as_path()]) {
+            let path = self.inside(folder, screenshot)?;
+            if path.is_file() {
+                let shown = path.strip_prefix(&self.root).unwrap_or(&path);
+                return Ok(Screen {
+                    screenshot: Some(shown.to_string_lossy().replace('\\', "/")),
+                    screenshot_found: true,
+                    ..Screen::default()
+                });
+            }
+        }
+        Ok(absent)
+    }
+
+    /// `folder/relative`, when that stays inside the root: `..` may not climb out, and a link may
+    /// not lead out.
+    ///
+    /// # Errors
+    /// Says which path leaves which folder.
+    pub fn inside(&self, folder: &Path, relative: &str) -> Result<PathBuf, String> {
+        let mut path = folder.to_owned();
+        for component in Path::new(relative).components() {
+            match component {
+                Component::Normal(part) => path.push(part),
+                Component::CurDir => {}
+                Component::ParentDir if path != self.root => {
+                    path.pop();
+                }
+                _ => return Err(format!("path `{relative}` leaves the input folder")),
+            }
+        }
+        match path.canonicalize() {
+            Ok(real) if !real.starts_with(&self.root) => {
+                Err(format!("path `{relative}` leaves the input folder through a link"))
+            }
+            _ => Ok(path),
+        }
+    }
+}
+
+/// Makes rejects for one item: knows the format and the file.
+#[derive(Debug, Clone)]
+pub struct Rejecter {
+    /// The adapter's format.
+    pub format: Format,
+    /// The file, as [`Input::display`] names it.
+    pub file: String,
+}
+
+impl Rejecter {
+    /// A reject at `key` of the file.
+    pub fn reject(&self, key: impl Into<String>, episode_id: Option<&str>, fault: Fault) -> Reject {
+        Reject {
+            format: self.format,
+            file: self.file.clone(),
+            key: key.into(),
+            episode_id: episode_id.map(str::to_owned),
+            kind: fault.kind,
+            reason: fault.reason,
+        }
+    }
+}
+
+/// What is wrong with a record: the reason of a [`Reject`] before its place is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Class of the reason.
+    pub kind: RejectKind,
+    /// The reason, for a person: names the field.
+    pub reason: String,
+}
+
+impl Fault {
+    /// A fault of `kind`.
+    pub fn new(kind: RejectKind, reason: impl Into<String>) -> Self {
+        Self { kind, reason: reason.into() }
+    }
+
+    /// The fault with the place inside the record put before its reason: `steps[3]: …`.
+    #[must_use]
+    pub fn at(self, place: &str) -> Self {
+        Self { reason: format!("{place}: {}", self.reason), ..self }
+    }
+}
+
+/// Reads a file as UTF-8 text; a byte-order mark is skipped.
+///
+/// # Errors
+/// [`RejectKind::Unreadable`], or [`RejectKind::NotUtf8`] with the offset of the first bad byte.
+pub fn read_text(path: &Path) -> Result<String, Fault> {
+    let bytes = std::fs::read(path).map_err(|e| Fault::new(RejectKind::Unreadable, e.to_string()))?;
+    utf8(bytes)
+}
+
+/// `bytes` as UTF-8 text; a byte-order mark is skipped.
+///
+/// # Errors
+/// [`RejectKind::NotUtf8`] with the offset of the first bad byte.
+pub fn utf8(bytes: Vec<u8>) -> Result<String, Fault> {
+    let mut text = String::from_utf8(bytes).map_err(|e| {
+        let at = e.utf8_error().valid_up_to();
+        Fault::new(RejectKind::NotUtf8, format!("not UTF-8 at byte {at}; convert the file to UTF-8"))
+    })?;
+    if text.starts_with('\u{feff}') {
+        text.drain(..'\u{feff}'.len_utf8());
+    }
+    Ok(text)
+}
+
+/// Parses JSON.
+///
+/// # Errors
+/// [`RejectKind::Malformed`] with line and column; a cut-off file is said to be cut off.
+pub fn parse_json(text: &str) -> Result<Value, Fault> {
+    serde_json::from_str(text).map_err(|e| {
+        let what = if e.is_eof() { "JSON is cut off" } else { "malformed JSON" };
+        Fault::new(RejectKind::Malformed, format!("{what}: {e}"))
+    })
+}
+
+/// Access to the fields of a JSON object, with faults that name the field.
+#[derive(Debug, Clone, Copy)]
+pub struct Fields<'a>(pub &'a Map<String, Value>);
+
+impl<'a> Fields<'a> {
+    /// The fields of `value`, which must be an object.
+    ///
+    /// # Errors
+    /// [`RejectKind::Malformed`] when it is not.
+    pub fn of(value: &'a Value) -> Result<Self, Fault> {
+        value.as_object().map(Self).ok_or_else(|| {
+            Fault::new(RejectKind::Malformed, format!("expected a JSON object, found {}", kind_of(value)))
+        })
+    }
+
+    /// A field that may be absent or null.
+    pub fn get(&self, name: &str) -> Option<&'a Value> {
+        self.0.get(name).filter(|v| !v.is_null())
+    }
+
+    fn require(&self, name: &str) -> Result<&'a Value, Fault> {
+        self.get(name)
+            .ok_or_else(|| Fault::new(RejectKind::MissingField, format!("field `{name}` is missing")))
+    }
+
+    fn wrong(name: &str, expected: &str, found: &Value) -> Fault {
+        Fault::new(
+            RejectKind::MissingField,
+            format!("field `{name}`: expected {expected}, found {}", kind_of(found)),
+        )
+    }
+
+    /// A required string.
+    ///
+    /// # Errors
+    /// When it is absent or of another type.
+    pub fn str(&self, name: &str) -> Result<&'a str, Fault> {
+        let value = self.require(name)?;
+        value.as_str().ok_or_else(|| Self::wrong(name, "a string", value))
+    }
+
+    /// A string that may be absent; a blank one counts as absent.
+    pub fn opt_str(&self, name: &str) -> Option<&'a str> {
+        self.get(name).and_then(Value::as_str).filter(|s| !s.trim().is_empty())
+    }
+
+    /// A required whole number.
+    ///
+    /// # Errors
+    /// When it is absent or of another type.
+    pub fn int(&self, name: &str) -> Result<i64, Fault> {
+        let value = self.require(name)?;
+        value.as_i64().ok_or_else(|| Self::wrong(name, "a whole number", value))
+    }
+
+    /// A required number.
+    ///
+    /// # Errors
+    /// When it is absent or of another type.
+    pub fn f64(&self, name: &str) -> Result<f64, Fault> {
+        let value = self.require(name)?;
+        value.as_f64().ok_or_else(|| Self::wrong(name, "a number", value))
+    }
+
+    /// A required array.
+    ///
+    /// # Errors
+    /// When it is absent or of another type.
+    pub fn array(&self, name: &str) -> Result<&'a [Value], Fault> {
+        let value = self.require(name)?;
+        value.as_array().map(Vec::as_slice).ok_or_else(|| Self::wrong(name, "an array", value))
+    }
+
+    /// A required object.
+    ///
+    /// # Errors
+    /// When it is absent or of another type.
+    pub fn object(&self, name: &str) -> Result<Fields<'a>, Fault> {
+        let value = self.require(name)?;
+        value.as_object().map(Fields).ok_or_else(|| Self::wrong(name, "an object", value))
+    }
+
+    /// A required id: a string, or a whole number written as one.
+    ///
+    /// # Errors
+    /// When it is absent, blank or of another type.
+    pub fn id(&self, name: &str) -> Result<String, Fault> {
+        let value = self.require(name)?;
+        match value {
+            Value::String(s) if !s.trim().is_empty() => Ok(s.clone()),
+            Value::Number(n) => Ok(n.to_string()),
+            _ => Err(Self::wrong(name, "a non-empty string or a number", value)),
+        }
+    }
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}

@@ -1,0 +1,9 @@
+//! On-disk types of what later stages publish.
+
+// mod alias;
+mod intents;
+mod skill;
+
+// pub use alias::{AliasError, AliasMap, AliasRule};
+pub use intents::{IntentRow, SubgroupRow};
+pub use skill::{RemovedStep, Skill, SkillArg, SkillStep};

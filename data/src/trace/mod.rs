@@ -1,0 +1,7 @@
+//! Traces: episodes of steps, each step an action on a screen, as they lie in `R/traces/`.
+
+mod model;
+
+pub use model::{
+    Episode, EpisodeRow, Format, Outcome, Platform, Reject, RejectKind, Screen, Step, StepRow, partition_of,
+};
