@@ -173,28 +173,59 @@ impl Vectors {
     }
 }
 
-/// Writes `vectors` as columns `<id_name>: utf8` and `vector: fixed-size list of f32`.
+/// Writes vectors to one Parquet file, batch by batch: columns `<id_name>: utf8` and `vector:
+/// fixed-size list of f32`.
+pub struct VectorWriter {
+    path: PathBuf,
+    schema: Arc<Schema>,
+    item: FieldRef,
+    dim: usize,
+    writer: ArrowWriter<File>,
+    rows: u64,
+}
+
+impl VectorWriter {
+    /// Creates the file for vectors of `dim` values.
+    pub fn create(path: &Path, id_name: &str, dim: usize) -> Result<Self> {
+        let item: FieldRef = Arc::new(Field::new("item", DataType::Float32, false));
+        let list = DataType::FixedSizeList(item.clone(), dim as i32);
+        let schema = Arc::new(Schema::new(vec![
+            Field::new(id_name, DataType::Utf8, false),
+            Field::new("vector", list, false),
+        ]));
+        let file = File::create(path).map_err(|source| TableError::Io { path: path.to_owned(), source })?;
+        let writer = ArrowWriter::try_new(file, schema.clone(), Some(properties()))
+            .map_err(|source| TableError::Parquet { path: path.to_owned(), source })?;
+        Ok(Self { path: path.to_owned(), schema, item, dim, writer, rows: 0 })
+    }
+
+    /// Appends vectors: `data` is row-major, `ids.len() × dim`.
+    pub fn write<S: AsRef<str>>(&mut self, ids: &[S], data: &[f32]) -> Result<()> {
+        let io =
+            |e: arrow::error::ArrowError| TableError::Parquet { path: self.path.clone(), source: e.into() };
+        let values = Arc::new(Float32Array::from(data.to_vec()));
+        let list =
+            FixedSizeListArray::try_new(self.item.clone(), self.dim as i32, values, None).map_err(io)?;
+        let ids: StringArray = ids.iter().map(|id| Some(id.as_ref())).collect();
+        let batch =
+            RecordBatch::try_new(self.schema.clone(), vec![Arc::new(ids), Arc::new(list)]).map_err(io)?;
+        self.rows += batch.num_rows() as u64;
+        self.writer.write(&batch).map_err(|source| TableError::Parquet { path: self.path.clone(), source })
+    }
+
+    /// Writes the footer; returns the number of vectors.
+    pub fn finish(self) -> Result<u64> {
+        let path = self.path;
+        self.writer.close().map_err(|source| TableError::Parquet { path, source })?;
+        Ok(self.rows)
+    }
+}
+
+/// Writes all of `vectors` to `path`; returns their number.
 pub fn write_vectors(path: &Path, id_name: &str, vectors: &Vectors) -> Result<u64> {
-    let item = Arc::new(Field::new("item", DataType::Float32, false));
-    let list = FixedSizeListArray::try_new(
-        item.clone(),
-        vectors.dim as i32,
-        Arc::new(Float32Array::from(vectors.data.clone())),
-        None,
-    )
-    .map_err(|e| TableError::Schema { path: path.to_owned(), reason: e.to_string() })?;
-    let schema = Arc::new(Schema::new(vec![
-        Field::new(id_name, DataType::Utf8, false),
-        Field::new("vector", DataType::FixedSizeList(item, vectors.dim as i32), false),
-    ]));
-    let columns: Vec<ArrayRef> = vec![Arc::new(StringArray::from(vectors.ids.clone())), Arc::new(list)];
-    let io = |source| TableError::Parquet { path: path.to_owned(), source };
-    let batch = RecordBatch::try_new(schema.clone(), columns).map_err(|e| io(e.into()))?;
-    let file = File::create(path).map_err(|source| TableError::Io { path: path.to_owned(), source })?;
-    let mut writer = ArrowWriter::try_new(file, schema, Some(properties())).map_err(io)?;
-    writer.write(&batch).map_err(io)?;
-    writer.close().map_err(io)?;
-    Ok(vectors.len() as u64)
+    let mut writer = VectorWriter::create(path, id_name, vectors.dim)?;
+    writer.write(&vectors.ids, &vectors.data)?;
+    writer.finish()
 }
 
 /// Reads a table of vectors: an id column (`id_names`, the first one present; text or integers)
