@@ -1,1 +1,10 @@
+//! The integration binary: what users do, on files.
 
+/// `run`: the demo, resume, determinism.
+mod flow;
+/// Shared helpers: the program, folders, comparison.
+mod support;
+/// The commands that the README shows.
+mod readme;
+/// Real data, where it lies beside the checkout.
+mod real_data;

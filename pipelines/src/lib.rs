@@ -1,1 +1,13 @@
-//! x
+//! The stages of tracemill and its command line: what touches files, network and clock.
+
+pub mod cli;
+pub mod config;
+pub mod manifest;
+pub mod pipeline;
+pub mod progress;
+pub mod run;
+pub mod settings;
+pub mod stage;
+pub mod table;
+pub mod tensorboard;
+pub mod unit_views;

@@ -1,0 +1,250 @@
+//! The run folder: stages write into a temporary folder and publish it by rename.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::manifest::{FileHash, Manifest, hash_file, hash_folder, read, tool};
+
+/// A run folder.
+#[derive(Debug, Clone)]
+pub struct Run {
+    dir: PathBuf,
+    resume: bool,
+}
+
+/// What a stage is made from: if none of this changed, its output has not either.
+pub struct StageSpec {
+    /// Name of the stage, of its subcommand and of its file.
+    pub name: &'static str,
+    /// Folder below the run folder that it publishes.
+    pub folder: &'static str,
+    /// Resolved settings it depends on.
+    pub settings: Value,
+    /// Seed of everything random in it.
+    pub seed: u64,
+    /// What it reads.
+    pub inputs: Vec<StageInput>,
+}
+
+/// Something a stage reads.
+pub enum StageInput {
+    /// A file of the run that another stage publishes: path below the run folder, and that stage.
+    FromStage(&'static str, &'static str),
+    /// A file or folder outside, and how the manifest names it.
+    External(PathBuf, String),
+}
+
+/// What a stage did.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// The stage.
+    pub stage: &'static str,
+    /// True when an earlier run's output was still valid.
+    pub skipped: bool,
+    /// Row counts and other figures.
+    pub counts: BTreeMap<String, Value>,
+    /// Wall time in seconds; 0 when skipped.
+    pub secs: f64,
+}
+
+/// The folder a stage writes into before it is published.
+pub struct Draft {
+    dir: PathBuf,
+    work: PathBuf,
+    counts: BTreeMap<String, Value>,
+}
+
+impl Draft {
+    /// Path of a file to write.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// A folder that survives a killed run, for checkpoints; deleted when the stage is published,
+    /// and when the settings or inputs have changed.
+    pub fn work_dir(&self) -> &Path {
+        &self.work
+    }
+
+    /// Records a figure for the manifest.
+    pub fn count(&mut self, name: &str, value: impl Into<Value>) {
+        self.counts.insert(name.to_owned(), value.into());
+    }
+}
+
+impl Run {
+    /// Opens a run folder, creating it if need be. With `resume`, stages whose output is still
+    /// valid are skipped.
+    ///
+    /// # Errors
+    /// When the folder cannot be created, or is a file.
+    pub fn open(dir: &Path, resume: bool) -> Result<Self> {
+        std::fs::create_dir_all(dir).with_context(|| format!("run folder {}", dir.display()))?;
+        Ok(Self { dir: dir.to_owned(), resume })
+    }
+
+    /// The run folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// A path below the run folder.
+    pub fn path(&self, relative: &str) -> PathBuf {
+        self.dir.join(relative)
+    }
+
+    /// A file that `stage` publishes.
+    ///
+    /// # Errors
+    /// Says which command writes it when it is not there.
+    pub fn require(&self, relative: &str, stage: &str) -> Result<PathBuf> {
+        let path = self.path(relative);
+        if !path.exists() {
+            let command = if stage == "memory" { "memory build" } else { stage };
+            bail!(
+                "{} is missing: run `tracemill {command} --run {}` first",
+                path.display(),
+                self.dir.display()
+            );
+        }
+        Ok(path)
+    }
+
+    fn hash_inputs(&self, inputs: &[StageInput]) -> Result<Vec<FileHash>> {
+        let mut hashes = Vec::new();
+        for input in inputs {
+            match input {
+                StageInput::FromStage(relative, stage) => {
+                    let path = self.require(relative, stage)?;
+                    hashes.push(hash_file(&path, (*relative).to_owned())?);
+                }
+                StageInput::External(path, shown) if path.is_dir() => {
+                    hashes.extend(hash_folder(path, &format!("{shown}/"))?);
+                }
+                StageInput::External(path, shown) => hashes.push(hash_file(path, shown.clone())?),
+            }
+        }
+        Ok(hashes)
+    }
+
+    /// Runs a stage: `body` writes into the draft, which then takes the place of the published
+    /// folder. On an error nothing is published and the old folder stays.
+    ///
+    /// # Errors
+    /// Those of `body`, and of the file system.
+    pub fn stage(&self, spec: &StageSpec, body: impl FnOnce(&mut Draft) -> Result<()>) -> Result<Report> {
+        let started = Instant::now();
+        let inputs = self.hash_inputs(&spec.inputs)?;
+        let published = self.path(spec.folder);
+        if self.resume
+            && let Some(old) = read(&published.join("manifest.json"))?
+            && is_current(&old, spec, &inputs)
+            && hash_folder(&published, "")? == old.outputs
+        {
+            log::info!("{}: up to date, skipped", spec.name);
+            return Ok(Report { stage: spec.name, skipped: true, counts: old.counts, secs: 0.0 });
+        }
+        let mut draft = self.draft(spec, &inputs)?;
+        body(&mut draft).with_context(|| format!("stage `{}`", spec.name))?;
+        let secs = started.elapsed().as_secs_f64();
+        let counts = draft.counts.clone();
+        self.publish(spec, inputs, draft, secs)?;
+        Ok(Report { stage: spec.name, skipped: false, counts, secs })
+    }
+
+    fn draft(&self, spec: &StageSpec, inputs: &[FileHash]) -> Result<Draft> {
+        let dir = self.path(&format!(".draft-{}", spec.name));
+        if dir.exists() {
+            std::fs::remove_dir_all(&dir).with_context(|| format!("{}", dir.display()))?;
+        }
+        std::fs::create_dir_all(&dir).with_context(|| format!("{}", dir.display()))?;
+        let work = self.path(&format!(".work-{}", spec.name));
+        let identity = serde_json::to_string(&json!({
+            "tool": tool(), "settings": spec.settings, "seed": spec.seed, "inputs": inputs
+        }))?;
+        let marker = work.join("identity.json");
+        let same = self.resume && std::fs::read_to_string(&marker).is_ok_and(|old| old == identity);
+        if !same {
+            if work.exists() {
+                std::fs::remove_dir_all(&work).with_context(|| format!("{}", work.display()))?;
+            }
+            std::fs::create_dir_all(&work).with_context(|| format!("{}", work.display()))?;
+            write_atomically(&marker, identity.as_bytes())?;
+        }
+        Ok(Draft { dir, work, counts: BTreeMap::new() })
+    }
+
+    fn publish(&self, spec: &StageSpec, inputs: Vec<FileHash>, draft: Draft, secs: f64) -> Result<()> {
+        let manifest = Manifest {
+            stage: spec.name.to_owned(),
+            tool: tool(),
+            settings: spec.settings.clone(),
+            seed: spec.seed,
+            inputs,
+            outputs: hash_folder(&draft.dir, "")?,
+            counts: draft.counts,
+        };
+        write_json(&draft.dir.join("timing.json"), &json!({ "secs": secs }))?;
+        write_json(&draft.dir.join("manifest.json"), &manifest)?;
+        let published = self.path(spec.folder);
+        let old = self.path(&format!(".old-{}", spec.name));
+        if old.exists() {
+            std::fs::remove_dir_all(&old).with_context(|| format!("{}", old.display()))?;
+        }
+        if published.exists() {
+            std::fs::rename(&published, &old).with_context(|| format!("{}", published.display()))?;
+        }
+        std::fs::rename(&draft.dir, &published).with_context(|| format!("{}", published.display()))?;
+        for leftover in [&old, &draft.work] {
+            if leftover.exists() {
+                std::fs::remove_dir_all(leftover).with_context(|| format!("{}", leftover.display()))?;
+            }
+        }
+        self.write_root_manifest()
+    }
+
+    /// `R/manifest.json`: the stages done, with the hash of each one's manifest.
+    fn write_root_manifest(&self) -> Result<()> {
+        let mut stages = BTreeMap::new();
+        for entry in std::fs::read_dir(&self.dir).with_context(|| format!("{}", self.dir.display()))? {
+            let folder = entry?;
+            let name = folder.file_name().to_string_lossy().into_owned();
+            let manifest = folder.path().join("manifest.json");
+            if !name.starts_with('.') && manifest.is_file() {
+                stages.insert(name, hash_file(&manifest, String::new())?.blake3);
+            }
+        }
+        let text = serde_json::to_string_pretty(&json!({ "tool": tool(), "stages": stages }))?;
+        write_atomically(&self.path("manifest.json"), format!("{text}\n").as_bytes())
+    }
+}
+
+fn is_current(old: &Manifest, spec: &StageSpec, inputs: &[FileHash]) -> bool {
+    old.tool == tool() && old.settings == spec.settings && old.seed == spec.seed && old.inputs == inputs
+}
+
+/// Writes a value as indented JSON.
+///
+/// # Errors
+/// Names the file.
+pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(value)?;
+    std::fs::write(path, format!("{text}\n")).with_context(|| format!("{}", path.display()))
+}
+
+/// Writes a file beside its place and renames it there, so that no reader sees half of it.
+///
+/// # Errors
+/// Names the file.
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder).with_context(|| format!("{}", folder.display()))?;
+    std::io::Write::write_all(&mut file, bytes).with_context(|| format!("{}", path.display()))?;
+    file.persist(path).with_context(|| format!("{}", path.display()))?;
+    Ok(())
+}

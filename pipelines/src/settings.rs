@@ -1,0 +1,201 @@
+//! The settings of every stage, with their defaults. A recipe overlays them.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use candle_core::Device;
+use serde::{Deserialize, Serialize};
+use tracemill_data::adapters::AdapterOptions;
+use tracemill_data::views::SegmentSettings;
+use tracemill_models::multiview::{EncoderConfig, TrainConfig};
+use tracemill_models::skill::SkillSettings;
+
+use crate::config::InputSetting;
+
+/// Everything a run depends on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Stages that `run` carries out.
+    pub stages: Vec<String>,
+    /// The sample corpus.
+    pub sample: SampleSection,
+    /// Sources.
+    pub ingest: IngestSection,
+    /// Segmentation into intent units.
+    pub label: SegmentSettings,
+    /// Text embedder.
+    pub embed: EmbedSection,
+    /// Multi-view encoder.
+    pub encode: EncodeSection,
+    /// Intent groups and subgroups.
+    pub cluster: ClusterSection,
+    /// Skills.
+    pub induce: InduceSection,
+    /// Plan memory.
+    pub memory: MemorySection,
+    /// The page.
+    pub report: ReportSection,
+}
+
+/// `[sample]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SampleSection {
+    /// Number of episodes.
+    pub episodes: u64,
+    /// `gui-odyssey` (the phone), `ui-log` (the desktop) or `all`.
+    pub format: String,
+    /// Render screens as PNG.
+    pub screens: bool,
+}
+
+impl Default for SampleSection {
+    fn default() -> Self {
+        Self { episodes: 1_000, format: "all".to_owned(), screens: false }
+    }
+}
+
+/// `[ingest]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct IngestSection {
+    /// What to read.
+    pub inputs: Vec<InputSetting>,
+    /// Largest share of rejected records that is accepted.
+    pub max_rejects: f64,
+    /// Refuse an episode whose screenshot is not under the input folder.
+    pub require_screenshots: bool,
+}
+
+impl Default for IngestSection {
+    fn default() -> Self {
+        Self { inputs: Vec::new(), max_rejects: 1.0, require_screenshots: false }
+    }
+}
+
+impl IngestSection {
+    /// The options that adapters take.
+    pub fn adapter_options(&self) -> AdapterOptions {
+        AdapterOptions { require_screenshots: self.require_screenshots }
+    }
+}
+
+/// `[embed]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EmbedSection {
+    /// `hash` (built in) or `minilm`.
+    pub model: String,
+    /// Dimension of `hash`.
+    pub dim: usize,
+    /// Folder of the `minilm` weights; by default where `scripts/fetch-models.sh` puts them.
+    pub model_dir: Option<PathBuf>,
+    /// Tokens of a text that `minilm` reads; the rest is cut off.
+    pub max_tokens: usize,
+    /// Keep vectors in the user's cache folder, keyed by model and text.
+    pub cache: bool,
+}
+
+impl Default for EmbedSection {
+    fn default() -> Self {
+        Self { model: "hash".to_owned(), dim: 1_024, model_dir: None, max_tokens: 256, cache: false }
+    }
+}
+
+/// `[encode]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EncodeSection {
+    /// `cpu`, or `cuda` in a build with that feature.
+    pub device: String,
+    /// Shape of the encoder; `dim_in` is taken from the embeddings.
+    pub model: EncoderConfig,
+    /// Training; `seed` is taken from the run.
+    pub train: TrainConfig,
+}
+
+impl Default for EncodeSection {
+    fn default() -> Self {
+        Self { device: "cpu".to_owned(), model: EncoderConfig::default(), train: TrainConfig::default() }
+    }
+}
+
+/// `[cluster]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterSection {
+    /// `exact`, or `crate` (the `hdbscan` crate, for comparison).
+    pub engine: String,
+    /// Smallest intent group.
+    pub ig_min_cluster_size: usize,
+    /// Smallest subgroup.
+    pub sg_min_cluster_size: usize,
+    /// Representative units kept for each subgroup.
+    pub representatives: usize,
+}
+
+impl Default for ClusterSection {
+    fn default() -> Self {
+        Self { engine: "exact".to_owned(), ig_min_cluster_size: 5, sg_min_cluster_size: 3, representatives: 10 }
+    }
+}
+
+/// `[induce]`
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct InduceSection {
+    /// File with an alias map of one's own; the built-in one by default.
+    pub alias_map: Option<PathBuf>,
+    /// Medoids, support and examples.
+    pub skills: SkillSettings,
+}
+
+/// `[memory]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemorySection {
+    /// Intent groups that pass the gate of a query.
+    pub gates: usize,
+    /// Traces returned for each subgroup.
+    pub traces: usize,
+    /// From this many units on, the ungated search uses an approximate index.
+    pub approximate_from: usize,
+}
+
+impl Default for MemorySection {
+    fn default() -> Self {
+        Self { gates: 3, traces: 2, approximate_from: 200_000 }
+    }
+}
+
+/// `[report]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportSection {
+    /// Skills shown.
+    pub top_skills: usize,
+    /// Points on the map.
+    pub map_points: usize,
+}
+
+impl Default for ReportSection {
+    fn default() -> Self {
+        Self { top_skills: 20, map_points: 4_000 }
+    }
+}
+
+/// The device of a name.
+///
+/// # Errors
+/// An unknown name, or `cuda` in a build without it or on a machine without a GPU.
+pub fn device(name: &str) -> Result<Device> {
+    match name {
+        "cpu" => Ok(Device::Cpu),
+        "cuda" if cfg!(feature = "cuda") => Ok(Device::new_cuda(0)?),
+        "cuda" => bail!("this build has no CUDA: see README, section GPU (cargo build --release --features cuda)"),
+        other => bail!("unknown device `{other}`; known: cpu, cuda"),
+    }
+}
+
+/// The user's cache folder of the project: `$TRACEMILL_CACHE`, or `tracemill` in
+/// `$XDG_CACHE_HOME` or `~/.cache`. `None` when none of these is set.
+pub fn cache_dir() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    set("TRACEMILL_CACHE")
+        .or_else(|| set("XDG_CACHE_HOME").map(|d| d.join("tracemill")))
+        .or_else(|| set("HOME").map(|d| d.join(".cache/tracemill")))
+}

@@ -1,0 +1,13 @@
+//! One file for each subcommand. A stage is `fn run(&Settings, &Run) -> Result<Report>`.
+
+pub mod cluster;
+pub mod embed;
+pub mod encode;
+pub mod eval;
+pub mod explain;
+pub mod induce;
+pub mod ingest;
+pub mod label;
+pub mod memory;
+pub mod report;
+pub mod sample;

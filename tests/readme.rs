@@ -1,0 +1,64 @@
+//! Every command that the README shows is run, as written there.
+
+use crate::support::{ok, root};
+
+/// The commands of the fenced block after `<!-- commands: NAME -->`.
+fn commands(name: &str) -> Vec<Vec<String>> {
+    let readme = std::fs::read_to_string(root().join("README.md")).expect("README.md");
+    let marker = format!("<!-- commands: {name} -->");
+    let block = readme.split(&marker).nth(1).unwrap_or_else(|| panic!("README.md has no block {marker}"));
+    let block = block.split("```").nth(1).expect("a fenced block");
+    let lines: Vec<&str> = block.lines().filter(|line| line.starts_with("tracemill ")).collect();
+    assert!(!lines.is_empty(), "{marker}: no commands");
+    lines.into_iter().map(words).collect()
+}
+
+/// Splits a line at spaces outside double quotes.
+fn words(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quoted = false;
+    for c in line.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            ' ' if !quoted => words.push(String::new()),
+            c => words.last_mut().expect("never empty").push(c),
+        }
+    }
+    words
+}
+
+fn run(folder: &std::path::Path, words: &[String]) {
+    let args: Vec<&str> = words[1..].iter().map(String::as_str).collect();
+    ok(folder, &args);
+}
+
+#[test]
+fn the_tour_works_after_the_demo() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    // The demo itself, as the first command runs it, but smaller: tests are not optimised.
+    ok(
+        dir.path(),
+        &["run", "demo", "--run", "runs/demo", "--set", "sample.episodes=80", "--set", "encode.train.epochs=10"],
+    );
+    for words in commands("tour") {
+        run(dir.path(), &words);
+    }
+}
+
+#[test]
+fn the_stages_work_one_by_one() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    for words in commands("stages") {
+        run(dir.path(), &words);
+    }
+}
+
+#[test]
+fn the_two_commands_name_things_that_exist() {
+    let readme = std::fs::read_to_string(root().join("README.md")).expect("README.md");
+    for path in ["scripts/setup.sh", "scripts/fetch-models.sh", "ARCHITECTURE.md", "CHANGELOG.md", "LOG.md"] {
+        assert!(readme.contains(path), "README.md does not mention {path}");
+        assert!(root().join(path).exists(), "{path} is missing");
+    }
+    assert!(root().join("pipelines/recipes/intents.toml").exists());
+}
