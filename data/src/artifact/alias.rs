@@ -184,9 +184,9 @@ impl AliasRule {
 
     fn value<'a>(&'a self, source: &'a Source, action: &'a UnitAction) -> Option<&'a str> {
         match source {
-            Source::Target => filled(action.target.as_deref()),
-            Source::Text => filled(action.text.as_deref()),
-            Source::Direction => filled(action.direction.as_deref()),
+            Source::Target => not_blank(action.target.as_deref()),
+            Source::Text => not_blank(action.text.as_deref()),
+            Source::Direction => not_blank(action.direction.as_deref()),
             Source::Literal(value) => Some(value),
             Source::Capture { condition, group } => {
                 let condition = &self.when[*condition];
@@ -309,7 +309,12 @@ impl AliasMap {
     }
 }
 
+/// The text as it is, where it holds more than white space.
+fn not_blank(text: Option<&str>) -> Option<&str> {
+    text.filter(|t| !t.trim().is_empty())
+}
+
 /// The text without surrounding white space, where anything is left.
 fn filled(text: Option<&str>) -> Option<&str> {
-    text.map(str::trim).filter(|t| !t.is_empty())
+    not_blank(text).map(str::trim)
 }

@@ -55,6 +55,8 @@ fn verbs_map_to_their_predicates_and_fields() {
     let map = AliasMap::builtin();
     let cases = [
         (with_text("type", "hello"), "text_input(text=hello)"),
+        (with_text("type", " two  spaces "), "text_input(text= two  spaces )"),
+        (with_text("type", "  "), "text_input()"),
         (step("home"), "switch_focus(target=home_screen)"),
         (step("recents"), "switch_focus(target=recent_apps)"),
         (step("back"), "back()"),
