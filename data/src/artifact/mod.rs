@@ -1,9 +1,11 @@
 //! On-disk types of what later stages publish.
 
-// mod alias;
+mod alias;
 mod intents;
 mod skill;
 
-// pub use alias::{AliasError, AliasMap, AliasRule};
+pub use alias::{
+    AliasError, AliasField, AliasMap, AliasRule, AliasVerb, Coverage, Mapped, MappedArg, TERMINAL,
+};
 pub use intents::{IntentRow, SubgroupRow};
 pub use skill::{RemovedStep, Skill, SkillArg, SkillStep};

@@ -5,13 +5,18 @@ use serde::{Deserialize, Serialize};
 /// A typed argument of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkillArg {
-    /// What the argument is for: `target`, `text`, `key`, `app`, `direction`.
+    /// What the argument is for, one of Φ's fields: `target`, `text`, `key`, `app`, `direction`, …
     pub field: String,
-    /// Its type, `<query>`, `<url>`, …, or the literal value all supporting members share.
+    /// Its type: `<query>`, `<url>`, `<element>`, …
     #[serde(rename = "type")]
     pub kind: String,
-    /// Values it replaced, most frequent first.
+    /// The literal that nearly all supporting members share; none for a parameter, which is bound when
+    /// the skill is used.
+    pub value: Option<String>,
+    /// Values the members had, exactly as they had them, most frequent first.
     pub examples: Vec<String>,
+    /// Number of distinct values, of which `examples` shows the first.
+    pub distinct: u32,
 }
 
 /// A step of a schema.
@@ -61,8 +66,56 @@ pub struct Skill {
     pub member_unit_ids: Vec<String>,
     /// The nearest supporting members under `d_sig`, best first: concrete exemplars.
     pub representative_unit_ids: Vec<String>,
-    /// Incidental steps left out, with the rule that removed each.
+    /// Incidental steps of the supporting members, left out, with the rule that removed each.
     pub removed_steps: Vec<RemovedStep>,
     /// Version of Φ.
     pub alias_map: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parquet_io::{read_table, write_table};
+
+    #[test]
+    fn skills_round_trip_through_parquet() {
+        let skill = Skill {
+            skill_id: "sg4.0".into(),
+            ig: 1,
+            sg: 4,
+            rank: 0,
+            title: "Clock · save".into(),
+            steps: vec![SkillStep {
+                verb: "save".into(),
+                args: vec![
+                    SkillArg {
+                        field: "target".into(),
+                        kind: "<element>".into(),
+                        value: Some("Save".into()),
+                        examples: vec!["Save".into()],
+                        distinct: 1,
+                    },
+                    SkillArg {
+                        field: "text".into(),
+                        kind: "<query>".into(),
+                        value: None,
+                        examples: vec!["a".into(), "b".into()],
+                        distinct: 9,
+                    },
+                ],
+            }],
+            support: 2,
+            members: 3,
+            medoid_unit_id: "e/0-1".into(),
+            member_unit_ids: vec!["e/0-1".into(), "f/0-1".into()],
+            representative_unit_ids: vec!["e/0-1".into()],
+            removed_steps: vec![],
+            alias_map: "1.0.0".into(),
+        };
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = folder.path().join("skills.parquet");
+        let rows = [skill];
+        write_table(&path, &rows).expect("writes");
+        assert_eq!(read_table::<Skill>(&path).expect("reads"), rows);
+    }
 }
