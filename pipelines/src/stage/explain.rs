@@ -167,7 +167,8 @@ fn source_step(step: &StepRow) -> String {
 }
 
 fn step_text(step: &tracemill_data::artifact::SkillStep) -> String {
-    let args: Vec<String> = step.args.iter().map(|a| format!("{}={}", a.field, a.kind)).collect();
+    let shown = |a: &tracemill_data::artifact::SkillArg| format!("{}={}", a.field, a.value.as_ref().unwrap_or(&a.kind));
+    let args: Vec<String> = step.args.iter().map(shown).collect();
     format!("{}({})", step.verb, args.join(", "))
 }
 

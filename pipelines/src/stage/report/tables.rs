@@ -99,8 +99,8 @@ fn card(skill: &Skill) -> SkillCard {
     }
     let arg = |a: &tracemill_data::artifact::SkillArg| ArgCard {
         field: a.field.clone(),
-        kind: a.kind.clone(),
-        typed: a.kind.starts_with('<'),
+        typed: a.value.is_none(),
+        kind: a.value.clone().unwrap_or_else(|| a.kind.clone()),
         examples: a.examples.iter().take(3).cloned().collect::<Vec<_>>().join(" · "),
     };
     SkillCard {
