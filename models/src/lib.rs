@@ -1,3 +1,11 @@
-//! x
+//! What learns, estimates or scores.
+//!
+//! This crate knows no run folder and no clock: device, seed, settings and bytes come in, tensors,
+//! labels and bytes go out. (Embedders read their weights from a folder the caller names.)
 
+pub mod cluster;
+pub mod embed;
+pub mod memory;
+pub mod metrics;
+pub mod multiview;
 pub mod skill;
