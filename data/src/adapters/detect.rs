@@ -1,10 +1,223 @@
-//! Which format a file looks like: for errors that say what was found instead.
+//! Which format a file looks like: for discovery, and for errors that say what was found instead.
+//!
+//! Only the beginning of a file is looked at: the keys of its first JSON object, or its CSV
+//! header. No format is guessed from a value.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::{AdapterError, Input};
 use crate::trace::Format;
 
-/// Formats that the file, or the first files of the folder, look like; most likely first.
-pub fn looks_like(_path: &Path) -> Vec<Format> {
-    Vec::new()
+/// How much of a file is looked at.
+const PEEK_BYTES: u64 = 16 << 10;
+/// How many files of a folder [`looks_like`] opens.
+const PEEK_FILES: usize = 64;
+/// How many lines are tried when the first of a file of lines is damaged.
+const PEEK_LINES: usize = 16;
+
+/// What the beginning of a file says about its format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// A file of this format.
+    Is(Format),
+    /// Damaged, empty, or with some of a known format's keys only: reading it will tell.
+    Unclear,
+    /// Something else.
+    Foreign,
+}
+
+/// Keys that together are found in one format only.
+const SIGNATURES: &[(Format, &[&str])] = &[
+    (Format::GuiOdyssey, &["device_info", "task_info"]),
+    (Format::GuiOdyssey, &["task_info", "steps"]),
+    (Format::GuiOdyssey, &["device_info", "steps"]),
+    (Format::GuiOdyssey, &["step_length", "steps"]),
+    (Format::CesSft, &["conversations"]),
+    (Format::AndroidControl, &["goal", "steps"]),
+    (Format::Mind2web, &["annotation_id", "operation"]),
+    (Format::Mind2web, &["annotation_id", "previous_actions"]),
+    (Format::Screenagent, &["task_prompt", "send_prompt"]),
+    (Format::Agentnet, &["task_id", "high_level_task_description"]),
+    (Format::Agentnet, &["task_id", "traj"]),
+];
+
+/// Keys of one format's records that other datasets use too: one of them alone proves nothing.
+const HINTS: &[&str] = &[
+    "annotation_id",
+    "device_info",
+    "episode_id",
+    "goal",
+    "ground_truth_actions",
+    "previous_actions",
+    "step_length",
+    "steps",
+    "system",
+    "task_id",
+    "task_info",
+    "traj",
+];
+
+/// Looks at the beginning of the file `path`.
+pub fn look(path: &Path) -> Look {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if name.starts_with("reduced_events_") && has_extension(path, &["jsonl"]) {
+        return Look::Is(Format::Agentnet);
+    }
+    let mut head = Vec::new();
+    let read = std::fs::File::open(path).and_then(|f| f.take(PEEK_BYTES).read_to_end(&mut head));
+    if read.is_err() {
+        return Look::Unclear;
+    }
+    if has_extension(path, &["csv"]) { look_at_header(&head) } else { look_at_json(&head) }
+}
+
+fn look_at_header(head: &[u8]) -> Look {
+    let header =
+        String::from_utf8_lossy(head.split(|b| *b == b'\n').next().unwrap_or_default()).to_lowercase();
+    if header.contains("timestamp") && (header.contains("eventtype") || header.contains("targetapp")) {
+        Look::Is(Format::UiLog)
+    } else if header.trim().is_empty() {
+        Look::Unclear
+    } else {
+        Look::Foreign
+    }
+}
+
+fn look_at_json(head: &[u8]) -> Look {
+    let head = head.strip_prefix("\u{feff}".as_bytes()).unwrap_or(head);
+    let (keys, whole) = first_keys(head);
+    if let Some(format) = format_of(&keys) {
+        return Look::Is(format);
+    }
+    // A damaged first line says nothing of the lines after it.
+    let lines = head.split(|b| *b == b'\n').skip(1).take(PEEK_LINES);
+    if let Some(format) = lines.filter_map(|line| format_of(&first_keys(line).0)).next() {
+        return Look::Is(format);
+    }
+    let cut_by_us = head.len() as u64 >= PEEK_BYTES;
+    let damaged = !whole && !cut_by_us;
+    if keys.is_empty() || damaged || keys.iter().any(|k| HINTS.contains(&k.as_str())) {
+        Look::Unclear
+    } else {
+        Look::Foreign
+    }
+}
+
+fn format_of(keys: &BTreeSet<String>) -> Option<Format> {
+    let holds = |wanted: &[&str]| wanted.iter().all(|k| keys.contains(*k));
+    SIGNATURES.iter().find(|(_, wanted)| holds(wanted)).map(|(format, _)| *format)
+}
+
+/// Keys of the first object in `json` (or of the first object of the array in it), as far as they
+/// can be read, and whether it could be read to its end.
+fn first_keys(json: &[u8]) -> (BTreeSet<String>, bool) {
+    let mut keys = BTreeSet::new();
+    let mut deserializer = serde_json::Deserializer::from_slice(json);
+    let whole = Keys(&mut keys).deserialize(&mut deserializer).is_ok();
+    (keys, whole)
+}
+
+struct Keys<'a>(&'a mut BTreeSet<String>);
+
+impl<'de> DeserializeSeed<'de> for Keys<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Keys<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object or an array of objects")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<String>()? {
+            self.0.insert(key);
+            map.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<(), A::Error> {
+        sequence.next_element_seed(Keys(self.0))?;
+        while sequence.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(())
+    }
+}
+
+/// True when the path ends in one of `extensions` (lower case, no dot).
+pub fn has_extension(path: &Path, extensions: &[&str]) -> bool {
+    let extension = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+    extensions.contains(&extension.as_str())
+}
+
+/// Files with one of `extensions` under `input` that are of `format`, sorted by path.
+///
+/// A file whose format cannot be told (damaged, empty) is taken when it was given itself, or when
+/// it lies where the format's files lie, so that reading it gives a reject; other files are none
+/// of this format's business.
+///
+/// # Errors
+/// When the path cannot be listed, or nothing under it is of `format`.
+pub fn files_of(input: &Input, format: Format, extensions: &[&str]) -> Result<Vec<PathBuf>, AdapterError> {
+    let candidates = input
+        .files(|path| has_extension(path, extensions))
+        .map_err(|source| AdapterError::Io { path: input.root.clone(), source })?;
+    let looked: Vec<(PathBuf, Look)> = candidates.into_iter().map(|p| (p.clone(), look(&p))).collect();
+    let homes: BTreeSet<PathBuf> = looked
+        .iter()
+        .filter(|(_, look)| *look == Look::Is(format))
+        .filter_map(|(path, _)| path.parent().map(Path::to_owned))
+        .collect();
+    let at_home = |path: &Path| {
+        let parent = path.parent().unwrap_or(path);
+        homes.contains(parent) || (format == Format::GuiOdyssey && parent.ends_with("annotations"))
+    };
+    let kept: Vec<PathBuf> = looked
+        .into_iter()
+        .filter(|(path, look)| match look {
+            Look::Is(found) => *found == format,
+            Look::Unclear => input.only.is_some() || at_home(path),
+            Look::Foreign => false,
+        })
+        .map(|(path, _)| path)
+        .collect();
+    if kept.is_empty() { Err(nothing(input, format)) } else { Ok(kept) }
+}
+
+/// The error for an input without a file of `format`, saying what its files look like.
+pub fn nothing(input: &Input, format: Format) -> AdapterError {
+    let path = input.only.clone().unwrap_or_else(|| input.root.clone());
+    let found: Vec<Format> = looks_like(&path).into_iter().filter(|f| *f != format).collect();
+    let hint = match found.first() {
+        None => "; nothing there looks like a known format".to_owned(),
+        Some(first) => {
+            let names: Vec<_> = found.iter().map(|f| format!("`{f}`")).collect();
+            format!("; the files look like {}: pass --format {first}", names.join(" and "))
+        }
+    };
+    AdapterError::Nothing { path, format, hint }
+}
+
+/// Formats that the file, or the first files of the folder, look like; most files first.
+pub fn looks_like(path: &Path) -> Vec<Format> {
+    let mut counts = [0_usize; Format::ALL.len()];
+    let files = walkdir::WalkDir::new(path).sort_by_file_name().into_iter().filter_map(Result::ok);
+    let data = files.filter(|e| e.file_type().is_file()).map(walkdir::DirEntry::into_path);
+    for file in data.filter(|p| has_extension(p, &["json", "jsonl", "csv"])).take(PEEK_FILES) {
+        if let Look::Is(format) = look(&file) {
+            counts[format as usize] += 1;
+        }
+    }
+    let mut found: Vec<Format> = Format::ALL.into_iter().filter(|f| counts[*f as usize] > 0).collect();
+    found.sort_by_key(|f| std::cmp::Reverse(counts[*f as usize]));
+    found
 }

@@ -5,13 +5,24 @@
 //! one item in memory, and items are independent: the caller reads them in parallel and keeps
 //! their order.
 
+mod android_control;
+mod ces_sft;
 mod detect;
+mod gui_odyssey;
+mod mind2web;
+mod phrase;
+mod rows;
 pub mod source;
+// MERGE adapters-b: enable these three modules and their arms in `adapter`.
+// mod agentnet;
+// mod screenagent;
+// mod ui_log;
 
-use std::path::Path;
-
-pub use detect::looks_like;
-pub use source::{Input, Item};
+pub use ces_sft::FIRST_STATE;
+pub use detect::{files_of, has_extension, looks_like, nothing};
+pub use phrase::{ParsedPhrase, parse_instruction};
+pub use rows::{CHUNK_BYTES, for_each_element, for_each_line, line_items};
+pub use source::{Fault, Input, Item};
 
 use crate::trace::{Episode, Format, Reject};
 
@@ -71,13 +82,19 @@ pub trait Adapter: Send + Sync {
 }
 
 /// The adapter of a format.
+///
+/// Ids are unique within an item; an id that two items share is for the caller to refuse
+/// ([`RejectKind::Duplicate`](crate::trace::RejectKind::Duplicate)).
 pub fn adapter(format: Format) -> Box<dyn Adapter> {
     match format {
-        _ => todo!(),
+        Format::GuiOdyssey => Box::new(gui_odyssey::GuiOdyssey::default()),
+        Format::CesSft => Box::new(ces_sft::CesSft),
+        Format::AndroidControl => Box::new(android_control::AndroidControl),
+        Format::Mind2web => Box::new(mind2web::Mind2web),
+        // MERGE adapters-b:
+        // Format::Screenagent => Box::new(screenagent::Screenagent),
+        // Format::UiLog => Box::new(ui_log::UiLog),
+        // Format::Agentnet => Box::new(agentnet::Agentnet),
+        Format::Screenagent | Format::UiLog | Format::Agentnet => unimplemented!("merged from adapters-b"),
     }
-}
-
-/// A first look at `path`, for error messages: the formats its files look like.
-pub fn detect(path: &Path) -> Vec<Format> {
-    looks_like(path)
 }

@@ -4,7 +4,9 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use crate::trace::{Format, Reject, RejectKind, Screen};
+use super::Record;
+use crate::action::{BBox, Frame, Point, Position, ScreenSize};
+use crate::trace::{Episode, Format, Reject, RejectKind, Screen};
 
 /// An input path from the command line.
 #[derive(Debug, Clone)]
@@ -79,14 +81,21 @@ impl Input {
     /// (and the root). An absolute path or a URL is kept as text and never opened.
     ///
     /// # Errors
-    /// A relative path that leaves the root.
+    /// A relative path that leaves the root from every one of these folders.
     pub fn screen(&self, screenshot: &str, folders: &[&Path]) -> Result<Screen, String> {
         let absent = Screen { screenshot: Some(screenshot.to_owned()), ..Screen::default() };
         if Path::new(screenshot).is_absolute() || screenshot.contains("://") {
             return Ok(absent);
         }
+        let mut outcome = Err(String::new());
         for folder in folders.iter().copied().chain([self.root.as_path()]) {
-            let path = self.inside(folder, screenshot)?;
+            let path = match self.inside(folder, screenshot) {
+                Ok(path) => path,
+                Err(reason) => {
+                    outcome = outcome.map_err(|_| reason);
+                    continue;
+                }
+            };
             if path.is_file() {
                 let shown = path.strip_prefix(&self.root).unwrap_or(&path);
                 return Ok(Screen {
@@ -95,8 +104,34 @@ impl Input {
                     ..Screen::default()
                 });
             }
+            outcome = Ok(absent.clone());
         }
-        Ok(absent)
+        outcome
+    }
+
+    /// [`Input::screen`] as a step needs it: no screen where the source names no screenshot, and
+    /// a fault where `required` and the screenshot is not under the input folder.
+    ///
+    /// # Errors
+    /// [`RejectKind::UnsafePath`] or [`RejectKind::MissingScreenshot`].
+    pub fn step_screen(
+        &self,
+        screenshot: Option<&str>,
+        folders: &[&Path],
+        required: bool,
+    ) -> Result<Screen, Fault> {
+        let Some(screenshot) = screenshot else { return Ok(Screen::default()) };
+        let screen =
+            self.screen(screenshot, folders).map_err(|reason| Fault::new(RejectKind::UnsafePath, reason))?;
+        if required && !screen.screenshot_found {
+            return Err(Fault::new(
+                RejectKind::MissingScreenshot,
+                format!(
+                    "screenshot `{screenshot}` is not under the input folder; add it, or do not require screenshots"
+                ),
+            ));
+        }
+        Ok(screen)
     }
 
     /// `folder/relative`, when that stays inside the root: `..` may not climb out, and a link may
@@ -144,6 +179,44 @@ impl Rejecter {
             episode_id: episode_id.map(str::to_owned),
             kind: fault.kind,
             reason: fault.reason,
+        }
+    }
+}
+
+/// A record that was refused, before its file is named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// Line or key inside the file; empty for the whole file.
+    pub key: String,
+    /// Id of the episode, as far as it could be read.
+    pub episode_id: Option<String>,
+    /// What is wrong with it.
+    pub fault: Fault,
+}
+
+impl Refused {
+    /// A record refused at `key`.
+    pub fn new(key: impl Into<String>, episode_id: Option<&str>, fault: Fault) -> Self {
+        Self { key: key.into(), episode_id: episode_id.map(str::to_owned), fault }
+    }
+}
+
+impl Rejecter {
+    /// For the records of `path`.
+    pub fn of(format: Format, input: &Input, path: &Path) -> Self {
+        Self { format, file: input.display(path) }
+    }
+
+    /// A refused record as an adapter hands it on.
+    pub fn record(&self, refused: Refused) -> Record {
+        Record::Reject(self.reject(refused.key, refused.episode_id.as_deref(), refused.fault))
+    }
+
+    /// What an adapter hands on for a record that was read, or refused.
+    pub fn outcome(&self, read: Result<Episode, Refused>) -> Record {
+        match read {
+            Ok(episode) => Record::Episode(Box::new(episode)),
+            Err(refused) => self.record(refused),
         }
     }
 }
@@ -251,6 +324,40 @@ impl<'a> Fields<'a> {
         self.get(name).and_then(Value::as_str).filter(|s| !s.trim().is_empty())
     }
 
+    /// A string that may be absent or blank, but is a string where it is present.
+    ///
+    /// # Errors
+    /// When it is of another type.
+    pub fn maybe_str(&self, name: &str) -> Result<Option<&'a str>, Fault> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(value) => {
+                let text = value.as_str().ok_or_else(|| Self::wrong(name, "a string", value))?;
+                Ok(Some(text).filter(|s| !s.trim().is_empty()))
+            }
+        }
+    }
+
+    /// A required array of strings.
+    ///
+    /// # Errors
+    /// When it is absent, or it or one of its elements is of another type.
+    pub fn strings(&self, name: &str) -> Result<Vec<&'a str>, Fault> {
+        let strings = self.array(name)?.iter().map(|v| v.as_str().ok_or(v)).collect::<Result<_, _>>();
+        strings.map_err(|v| Self::wrong(name, "an array of strings", v))
+    }
+
+    /// A required point `[x, y]` in frame `F`, which must lie inside the frame (and the screen).
+    ///
+    /// # Errors
+    /// When it is absent, of another type, or outside.
+    pub fn point<F: Frame>(&self, name: &str, screen: Option<ScreenSize>) -> Result<Position, Fault>
+    where
+        Position: From<Point<F>>,
+    {
+        point::<F>(self.require(name)?, screen).map_err(|fault| fault.at(&format!("field `{name}`")))
+    }
+
     /// A required whole number.
     ///
     /// # Errors
@@ -299,6 +406,57 @@ impl<'a> Fields<'a> {
             _ => Err(Self::wrong(name, "a non-empty string or a number", value)),
         }
     }
+}
+
+/// A point `[x, y]` in frame `F`, which must lie inside the frame (and the screen, if given).
+///
+/// # Errors
+/// When it is not two numbers, or outside.
+pub fn point<F: Frame>(value: &Value, screen: Option<ScreenSize>) -> Result<Position, Fault>
+where
+    Position: From<Point<F>>,
+{
+    let [x, y] = numbers(value)?;
+    let point = Point::<F>::checked(x, y, screen);
+    point.map(Into::into).map_err(|e| Fault::new(RejectKind::OutOfRange, e.to_string()))
+}
+
+/// A box `[left, top, right, bottom]` in frame `F`, inside the frame where it has limits (an
+/// element may stick out of a screen measured in pixels).
+///
+/// # Errors
+/// When it is not four numbers, its edges are crossed, or a corner is outside the frame.
+pub fn bbox<F: Frame>(value: &Value) -> Result<BBox, Fault>
+where
+    Position: From<Point<F>>,
+{
+    let [left, top, right, bottom] = numbers(value)?;
+    if left > right || top > bottom {
+        return Err(Fault::new(
+            RejectKind::OutOfRange,
+            format!("box [{left}, {top}, {right}, {bottom}] has crossed edges"),
+        ));
+    }
+    if F::MAX.is_some() {
+        for (x, y) in [(left, top), (right, bottom)] {
+            Point::<F>::checked(x, y, None).map_err(|e| Fault::new(RejectKind::OutOfRange, e.to_string()))?;
+        }
+    }
+    let frame = Position::from(Point::<F>::new(left, top)).frame;
+    Ok(BBox { left, top, right, bottom, frame })
+}
+
+/// Exactly `N` numbers.
+///
+/// # Errors
+/// When `value` is anything else.
+pub fn numbers<const N: usize>(value: &Value) -> Result<[f64; N], Fault> {
+    let numbers: Option<Vec<f64>> =
+        value.as_array().and_then(|items| items.iter().map(Value::as_f64).collect());
+    numbers.and_then(|n| n.try_into().ok()).ok_or_else(|| {
+        let shown: String = value.to_string().chars().take(60).collect();
+        Fault::new(RejectKind::MissingField, format!("expected {N} numbers, found {shown}"))
+    })
 }
 
 fn kind_of(value: &Value) -> &'static str {
