@@ -95,7 +95,7 @@ fn look_at_json(head: &[u8]) -> Look {
     }
     // A damaged first line says nothing of the lines after it.
     let lines = head.split(|b| *b == b'\n').skip(1).take(PEEK_LINES);
-    if let Some(format) = lines.filter_map(|line| format_of(&first_keys(line).0)).next() {
+    if let Some(format) = { lines }.find_map(|line| format_of(&first_keys(line).0)) {
         return Look::Is(format);
     }
     let cut_by_us = head.len() as u64 >= PEEK_BYTES;

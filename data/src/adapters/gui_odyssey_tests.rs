@@ -178,7 +178,7 @@ fn a_link_out_of_the_input_is_unsafe() {
     let outside = tempfile::NamedTempFile::new().expect("temporary file");
     std::os::unix::fs::symlink(outside.path(), folder.path().join("screenshots/a_0.png")).expect("linked");
     let (_, rejects) = read_all(Format::GuiOdyssey, folder.path());
-    assert_eq!(rejects.first().map(|r| r.kind), None, "another candidate is merely absent");
+    assert_eq!(rejects.first().map(|r| r.kind), Some(RejectKind::UnsafePath));
 }
 
 #[test]
