@@ -1,4 +1,4 @@
-//! AndroidControl as UI-S1's standardised JSON lines: one episode on each line.
+//! `AndroidControl` as UI-S1's standardised JSON lines: one episode on each line.
 //!
 //! Coordinates are pixels of a screen whose size the source does not give. A swipe's
 //! `check_options.direction` is `AndroidControl`'s own: where the content moves, the opposite of
@@ -223,7 +223,7 @@ fn boxes(content: Fields, check: Option<Fields>) -> Result<Vec<crate::action::BB
         _ => &[],
     };
     let boxes = candidates.iter().chain(content.get("bbox")).map(bbox::<Pixels>);
-    boxes.collect::<Result<_, _>>().map_err(|fault| fault.at("field `candidate_bbox`"))
+    boxes.collect::<Result<_, _>>().map_err(|fault| fault.at("gold box"))
 }
 
 /// The element that the step's instruction names, where the instruction is about this action: an

@@ -95,7 +95,7 @@ fn look_at_json(head: &[u8]) -> Look {
     }
     // A damaged first line says nothing of the lines after it.
     let lines = head.split(|b| *b == b'\n').skip(1).take(PEEK_LINES);
-    if let Some(format) = lines.filter_map(|line| format_of(&first_keys(line).0)).next() {
+    if let Some(format) = { lines }.find_map(|line| format_of(&first_keys(line).0)) {
         return Look::Is(format);
     }
     let cut_by_us = head.len() as u64 >= PEEK_BYTES;
@@ -220,4 +220,100 @@ pub fn looks_like(path: &Path) -> Vec<Format> {
     let mut found: Vec<Format> = Format::ALL.into_iter().filter(|f| counts[*f as usize] > 0).collect();
     found.sort_by_key(|f| std::cmp::Reverse(counts[*f as usize]));
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{fixture, read_bytes, real_data, try_bytes};
+    use super::super::{Input, adapter};
+    use super::*;
+
+    fn looked(name: &str, content: &str) -> Look {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).expect("written");
+        look(&path)
+    }
+
+    #[test]
+    fn each_format_is_known_by_its_keys() {
+        for (format, name, content) in [
+            (Format::GuiOdyssey, "a.json", "{\"device_info\": {\"w\": 1}, \"task_info\": {}, \"steps\": ["),
+            (Format::CesSft, "a.json", "[{\"system\": \"s\", \"conversations\": [{\"fr"),
+            (Format::AndroidControl, "a.jsonl", "{\"goal\": \"g\", \"steps\": []}\n{"),
+            (Format::AndroidControl, "a.jsonl", "broken\n{\"goal\": \"g\", \"steps\": []}\n"),
+            (Format::Mind2web, "a.jsonl", "{\"annotation_id\": \"a\", \"operation\": \"CLICK\"}"),
+            (Format::Screenagent, "a_translate.json", "{\"task_prompt\": \"t\", \"send_prompt\": \"s\"}"),
+            (Format::UiLog, "a.csv", "\u{feff}\"timeStamp\",\"userID\",\"targetApp\",\"eventType\"\n"),
+            (Format::Agentnet, "reduced_events_vis.jsonl", "{\"action\": \"click\"}"),
+            (Format::Agentnet, "a.jsonl", "{\"task_id\": \"t\", \"traj\": []}"),
+        ] {
+            assert_eq!(looked(name, content), Look::Is(format), "{name}: {content}");
+        }
+    }
+
+    #[test]
+    fn damaged_files_are_unclear_and_others_foreign() {
+        for content in ["", "not JSON", "[]", "{\"episode_id\": \"1\", \"dev", "{\"steps\": []}"] {
+            assert_eq!(looked("a.json", content), Look::Unclear, "{content}");
+        }
+        assert_eq!(looked("a.json", "[{\"role\": \"system\", \"content\": \"\"}]"), Look::Foreign);
+        assert_eq!(looked("a.csv", "a,b,c\n1,2,3\n"), Look::Foreign);
+    }
+
+    #[test]
+    fn the_wrong_format_is_an_error_that_names_the_right_one() {
+        let error =
+            try_bytes(Format::GuiOdyssey, "a.jsonl", b"{\"annotation_id\": 1, \"operation\": \"CLICK\"}\n");
+        let error = error.expect_err("another format").to_string();
+        assert!(error.contains("no gui-odyssey file found"), "{error}");
+        let error = try_bytes(
+            Format::AndroidControl,
+            "a.jsonl",
+            b"{\"annotation_id\": 1, \"operation\": \"CLICK\"}\n",
+        );
+        let error = error.expect_err("another format").to_string();
+        assert!(error.ends_with("the files look like `mind2web`: pass --format mind2web"), "{error}");
+        let input = Input::new(&fixture("gui-odyssey")).expect("exists");
+        let error = adapter(Format::Mind2web).discover(&input).expect_err("another format").to_string();
+        assert!(error.ends_with("pass --format gui-odyssey"), "{error}");
+    }
+
+    #[test]
+    fn a_damaged_file_is_read_when_named_or_among_its_like() {
+        assert_eq!(read_bytes(Format::AndroidControl, "a.jsonl", b"{\"goal\": \"cut o").1.len(), 1);
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("written");
+        write("bad.jsonl", "broken");
+        write("other.json", "{\"role\": \"system\"}");
+        let input = Input::new(folder.path()).expect("exists");
+        let found = || files_of(&input, Format::AndroidControl, &["json", "jsonl"]);
+        assert!(matches!(found(), Err(AdapterError::Nothing { .. })));
+        write("good.jsonl", "{\"goal\": \"g\", \"steps\": []}\n");
+        let names: Vec<_> = found()
+            .expect("found")
+            .into_iter()
+            .filter_map(|p| p.file_name().map(ToOwned::to_owned))
+            .collect();
+        assert_eq!(names, ["bad.jsonl", "good.jsonl"]);
+    }
+
+    #[test]
+    fn real_folders_are_named() {
+        for (folder, format) in [
+            ("gui-odyssey-ces", Format::CesSft),
+            ("android-control", Format::AndroidControl),
+            ("mind2web", Format::Mind2web),
+            ("screenagent", Format::Screenagent),
+            ("ui-logs", Format::UiLog),
+            ("agentnet", Format::Agentnet),
+        ] {
+            let Some(path) = real_data(folder) else { return };
+            assert_eq!(looks_like(&path), [format], "{folder}");
+        }
+        for foreign in ["webvoyager", "droidtask", "aitz", "desktop-a11y"] {
+            let Some(path) = real_data(foreign) else { return };
+            assert_eq!(looks_like(&path), [], "{foreign}");
+        }
+    }
 }

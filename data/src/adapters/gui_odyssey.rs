@@ -127,7 +127,7 @@ impl Reader<'_> {
             episode.steps.push(step);
         }
         episode.outcome = outcome_of(&episode.steps);
-        episode.extra = self.extra(fields, notes);
+        episode.extra = Some(self.extra(fields, notes));
         Ok(episode)
     }
 
@@ -165,7 +165,7 @@ impl Reader<'_> {
     }
 
     /// The device, the task's templates, the other splits, and the notes of the steps.
-    fn extra(&self, fields: Fields, notes: Map<String, Value>) -> Option<String> {
+    fn extra(&self, fields: Fields, notes: Map<String, Value>) -> String {
         let mut extra = Map::new();
         if let Some(device) = fields.get("device_info") {
             extra.insert("device_info".to_owned(), device.clone());
@@ -183,7 +183,7 @@ impl Reader<'_> {
                 extra.insert(name.to_owned(), Value::Object(map));
             }
         }
-        Some(Value::Object(extra).to_string())
+        Value::Object(extra).to_string()
     }
 
     fn step(

@@ -25,7 +25,7 @@ use crate::trace::{Episode, Format, Outcome, Platform, RejectKind, Step};
 
 const OPERATIONS: &str = "CLICK, TYPE, SELECT, HOVER, ENTER";
 
-/// Reads `UGround`'s Mind2Web rows.
+/// Reads `UGround`'s `Mind2Web` rows.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Mind2web;
 
@@ -87,7 +87,7 @@ struct Row {
 /// What every row of an episode repeats.
 #[derive(Debug, Clone, PartialEq)]
 struct Task {
-    task: String,
+    words: String,
     website: String,
     domain: String,
     subdomain: Option<String>,
@@ -123,7 +123,7 @@ impl Groups {
 impl Row {
     fn of(fields: Fields) -> Result<Self, Fault> {
         let task = Task {
-            task: fields.str("task")?.to_owned(),
+            words: fields.str("task")?.to_owned(),
             website: fields.str("website")?.to_owned(),
             domain: fields.str("domain")?.to_owned(),
             subdomain: fields.maybe_str("subdomain")?.map(str::to_owned),
@@ -208,7 +208,7 @@ impl Group {
             source: file.to_owned(),
             source_key: format!("lines {first_line}-{last_line}"),
             platform: Platform::Web,
-            instruction: task.task.clone(),
+            instruction: task.words.clone(),
             apps: vec![task.website.clone()],
             domain: Some(match &task.subdomain {
                 Some(subdomain) => format!("{}/{subdomain}", task.domain),

@@ -13,6 +13,8 @@ mod mind2web;
 mod phrase;
 mod rows;
 pub mod source;
+#[cfg(test)]
+mod testing;
 // MERGE adapters-b: enable these three modules and their arms in `adapter`.
 // mod agentnet;
 // mod screenagent;

@@ -83,6 +83,9 @@ const ELEMENT_NOUNS: &[&str] = &[
 const NAME_ENDS: &[&str] = &[
     " to ",
     " at ",
+    " below ",
+    " above ",
+    " next to ",
     " in ",
     " into ",
     " from ",
@@ -120,7 +123,8 @@ pub fn parse_instruction(instruction: &str) -> ParsedPhrase {
             ParsedPhrase { verb: Some(Verb::Click), target: element_name(rest), ..parsed }
         }
         Verb::Type => {
-            let (text, after) = quoted(rest).map_or((None, rest), |(text, after)| (Some(text), after));
+            let (text, after) =
+                quoted(rest).map_or((None, rest), |(text, after)| (Some(text.trim().to_owned()), after));
             ParsedPhrase { text, target: field_name(after), ..parsed }
         }
         Verb::OpenApp => ParsedPhrase { text: application(rest).or_else(|| element_name(rest)), ..parsed },
@@ -144,6 +148,10 @@ fn without_opening_clause(phrase: &str) -> &str {
     }
 }
 
+/// What is said of going back, after a verb of motion.
+const BACK: &[&str] =
+    &["go back", "get back", "move back", "return back", "navigate back", "to the previous", "to previous"];
+
 /// Home, back and the list of recent applications, which are reached in many words.
 fn navigation(lower: &str) -> Option<Verb> {
     let starts = |words: &[&str]| words.iter().any(|w| starts_with_words(lower, w));
@@ -152,10 +160,7 @@ fn navigation(lower: &str) -> Option<Verb> {
     let presses = starts(&["press"]);
     if (moves && says(&["home screen", "go home", "return home"])) || (presses && says(&["home button"])) {
         Some(Verb::Home)
-    } else if (moves && says(&["go back", "get back", "move back", "return back", "navigate back"]))
-        || (moves && says(&["to the previous", "to previous"]))
-        || (presses && says(&["back button"]))
-    {
+    } else if (moves && says(BACK)) || (presses && says(&["back button"])) {
         Some(Verb::Back)
     } else if (moves || presses || starts(&["open", "view", "switch", "access", "show"]))
         && says(&[
@@ -185,12 +190,12 @@ fn pressed_key(lower: &str) -> Option<String> {
 
 /// Digits of a calculator or a PIN are tapped, not typed.
 fn on_a_keypad(lower: &str) -> bool {
-    ["digit", "calculator", "pin."].iter().any(|w| lower.contains(w))
+    ["digit", "calculator", "keypad", "pin."].iter().any(|w| lower.contains(w))
 }
 
 fn scrolled(parsed: ParsedPhrase, lower: &str) -> ParsedPhrase {
     let words = lower.split(|c: char| !c.is_alphabetic());
-    let said = words.filter_map(|w| w.parse::<Direction>().ok().map(|d| (w, d))).next();
+    let said = { words }.find_map(|w| w.parse::<Direction>().ok().map(|d| (w, d)));
     let Some((word, direction)) = said else { return parsed };
     let finger = !lower.starts_with("scroll");
     ParsedPhrase {
@@ -202,11 +207,10 @@ fn scrolled(parsed: ParsedPhrase, lower: &str) -> ParsedPhrase {
 
 /// Name of the application in `the Tumblr app.`, `Firefox browser`, `the Google Play Store`.
 fn application(rest: &str) -> Option<String> {
-    let (name, after) = quoted(rest)
-        .map_or_else(|| (String::new(), rest.to_owned()), |(name, after)| (name, after.to_owned()));
-    if !name.is_empty() {
-        let noun = after.split_whitespace().next()?.trim_end_matches(['.', ',']);
-        return is_application_noun(noun).then_some(name);
+    if let Some((name, after)) = quoted(rest) {
+        let noun = after.trim_start_matches(|c: char| !c.is_alphanumeric());
+        let named = ["app", "application", "browser"].iter().any(|n| starts_with_words(noun, n));
+        return named.then(|| name.trim().to_owned());
     }
     let object = unquoted_name(rest);
     let (name, noun) = object.rsplit_once(' ')?;
@@ -215,16 +219,18 @@ fn application(rest: &str) -> Option<String> {
         "store" => Some(object.clone()),
         _ => None,
     }
-    .filter(|name| !name.is_empty())
-}
-
-fn is_application_noun(noun: &str) -> bool {
-    ["app", "application", "browser"].contains(&noun.to_ascii_lowercase().as_str())
+    // "the installed app", "the search function in the Maps app" name none.
+    .filter(|name| name.contains(char::is_uppercase) && !name.contains(" in "))
 }
 
 /// The element that the words after the verb name.
 fn element_name(rest: &str) -> Option<String> {
-    let name = quoted(rest).map_or_else(|| unquoted_name(rest), |(name, _)| name);
+    let quote = quoted(rest).filter(|(name, after)| {
+        // A quote behind the words that say where names a landmark: `the photo below "Today"`.
+        let before = &rest[..rest.len() - after.len() - name.len()].to_ascii_lowercase();
+        !NAME_ENDS.iter().any(|end| before.contains(end))
+    });
+    let name = quote.map_or_else(|| unquoted_name(rest), |(name, _)| name.to_owned());
     Some(name).filter(|n| !n.is_empty())
 }
 
@@ -232,6 +238,10 @@ fn element_name(rest: &str) -> Option<String> {
 fn field_name(after: &str) -> Option<String> {
     let lower = after.to_ascii_lowercase();
     let leads = [" into ", " in "];
+    // `Type in a few words` says what, not where.
+    if lower.starts_with(" in ") && !lower.starts_with(" in the ") {
+        return None;
+    }
     let (at, lead) = leads.iter().filter_map(|l| lower.find(l).map(|at| (at, l))).min()?;
     element_name(&after[at + lead.len()..])
 }
@@ -275,7 +285,7 @@ fn end_of_noun(name: &str) -> Option<usize> {
 
 /// The first quoted text and what follows it. A quote opens before a word and closes after one,
 /// so that the apostrophe in `Maui Jim's` is none.
-fn quoted(text: &str) -> Option<(String, &str)> {
+fn quoted(text: &str) -> Option<(&str, &str)> {
     let mut before = ' ';
     for (at, open) in text.char_indices() {
         let close = match open {
@@ -294,7 +304,7 @@ fn quoted(text: &str) -> Option<(String, &str)> {
                 *c == close && next.is_none_or(|n| !n.is_alphanumeric())
             });
             if let Some((end, c)) = ends.next().filter(|(end, _)| *end > 0) {
-                return Some((body[..end].trim().to_owned(), &body[end + c.len_utf8()..]));
+                return Some((&body[..end], &body[end + c.len_utf8()..]));
             }
         }
         before = open;
@@ -334,6 +344,9 @@ mod tests {
             ("Click on the option Flight", "option Flight"),
             ("Open the More wallpapers section.", "More wallpapers section"),
             ("Enter the digit '1' in the calculator.", "1"),
+            ("Tap on the photo of the flowers below the date \"Fri, Nov 24\".", "photo of the flowers"),
+            ("Open the search function in the Maps app", "search function in the Maps app"),
+            ("Enter the number '5' on the keypad.", "5"),
             ("Press the '+' button to add numbers.", "+"),
             ("At the bottom of the screen, click on “Done”", "Done"),
         ] {
@@ -364,6 +377,7 @@ mod tests {
             said("Enter 'coffee shop' into the search bar."),
             (Some(Verb::Type), bar.clone(), some("coffee shop"))
         );
+        assert_eq!(said("Type in a few words").1, None);
         assert_eq!(said("Type in the search bar."), (Some(Verb::Type), bar, None));
         assert_eq!(
             said("Type \"starbucks\" into the text field labeled \"Destination\" located below \"Start\"."),

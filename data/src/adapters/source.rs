@@ -81,7 +81,7 @@ impl Input {
     /// (and the root). An absolute path or a URL is kept as text and never opened.
     ///
     /// # Errors
-    /// A relative path that leaves the root from every one of these folders.
+    /// A relative path that leaves the root from every one of these folders, or through a link.
     pub fn screen(&self, screenshot: &str, folders: &[&Path]) -> Result<Screen, String> {
         let absent = Screen { screenshot: Some(screenshot.to_owned()), ..Screen::default() };
         if Path::new(screenshot).is_absolute() || screenshot.contains("://") {
@@ -89,8 +89,8 @@ impl Input {
         }
         let mut outcome = Err(String::new());
         for folder in folders.iter().copied().chain([self.root.as_path()]) {
-            let path = match self.inside(folder, screenshot) {
-                Ok(path) => path,
+            let path = match self.joined(folder, screenshot) {
+                Ok(path) => self.unlinked(path, screenshot)?,
                 Err(reason) => {
                     outcome = outcome.map_err(|_| reason);
                     continue;
@@ -140,6 +140,10 @@ impl Input {
     /// # Errors
     /// Says which path leaves which folder.
     pub fn inside(&self, folder: &Path, relative: &str) -> Result<PathBuf, String> {
+        self.unlinked(self.joined(folder, relative)?, relative)
+    }
+
+    fn joined(&self, folder: &Path, relative: &str) -> Result<PathBuf, String> {
         let mut path = folder.to_owned();
         for component in Path::new(relative).components() {
             match component {
@@ -151,6 +155,10 @@ impl Input {
                 _ => return Err(format!("path `{relative}` leaves the input folder")),
             }
         }
+        Ok(path)
+    }
+
+    fn unlinked(&self, path: PathBuf, relative: &str) -> Result<PathBuf, String> {
         match path.canonicalize() {
             Ok(real) if !real.starts_with(&self.root) => {
                 Err(format!("path `{relative}` leaves the input folder through a link"))
@@ -298,7 +306,7 @@ impl<'a> Fields<'a> {
         self.0.get(name).filter(|v| !v.is_null())
     }
 
-    fn require(&self, name: &str) -> Result<&'a Value, Fault> {
+    fn require(self, name: &str) -> Result<&'a Value, Fault> {
         self.get(name)
             .ok_or_else(|| Fault::new(RejectKind::MissingField, format!("field `{name}` is missing")))
     }
