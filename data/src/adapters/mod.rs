@@ -5,8 +5,11 @@
 //! one item in memory, and items are independent: the caller reads them in parallel and keeps
 //! their order.
 
+pub mod agentnet;
 mod detect;
+pub mod screenagent;
 pub mod source;
+pub mod ui_log;
 
 use std::path::Path;
 
@@ -73,6 +76,9 @@ pub trait Adapter: Send + Sync {
 /// The adapter of a format.
 pub fn adapter(format: Format) -> Box<dyn Adapter> {
     match format {
+        Format::Screenagent => Box::new(screenagent::Screenagent),
+        Format::UiLog => Box::new(ui_log::UiLog),
+        Format::Agentnet => Box::new(agentnet::Agentnet),
         _ => todo!(),
     }
 }
