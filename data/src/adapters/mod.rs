@@ -5,6 +5,7 @@
 //! one item in memory, and items are independent: the caller reads them in parallel and keeps
 //! their order.
 
+mod agentnet;
 mod android_control;
 mod ces_sft;
 mod detect;
@@ -12,13 +13,11 @@ mod gui_odyssey;
 mod mind2web;
 mod phrase;
 mod rows;
+mod screenagent;
 pub mod source;
 #[cfg(test)]
 mod testing;
-// MERGE adapters-b: enable these three modules and their arms in `adapter`.
-// mod agentnet;
-// mod screenagent;
-// mod ui_log;
+mod ui_log;
 
 pub use ces_sft::FIRST_STATE;
 pub use detect::{files_of, has_extension, looks_like, nothing};
@@ -93,10 +92,8 @@ pub fn adapter(format: Format) -> Box<dyn Adapter> {
         Format::CesSft => Box::new(ces_sft::CesSft),
         Format::AndroidControl => Box::new(android_control::AndroidControl),
         Format::Mind2web => Box::new(mind2web::Mind2web),
-        // MERGE adapters-b:
-        // Format::Screenagent => Box::new(screenagent::Screenagent),
-        // Format::UiLog => Box::new(ui_log::UiLog),
-        // Format::Agentnet => Box::new(agentnet::Agentnet),
-        Format::Screenagent | Format::UiLog | Format::Agentnet => unimplemented!("merged from adapters-b"),
+        Format::Screenagent => Box::new(screenagent::Screenagent),
+        Format::UiLog => Box::new(ui_log::UiLog),
+        Format::Agentnet => Box::new(agentnet::Agentnet),
     }
 }

@@ -1,0 +1,320 @@
+//! A raw recording: reduced events, and beside them windows, trees, machine and task.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::events::{Event, complete_events, visible_event};
+use super::{COMPLETE, Context, Refused, VISIBLE, for_each_line, hand_on, text_of};
+use crate::action::{BBox, FrameName, Position, ScreenSize};
+use crate::adapters::screenagent::name;
+use crate::adapters::source::{Fault, Fields, parse_json, read_text, utf8};
+use crate::adapters::{Item, Record};
+use crate::trace::{Episode, Format, Outcome, Platform, RejectKind, Screen, Step};
+
+/// Reads the recording in `folder`.
+///
+/// A faulty event, machine or task file refuses the episode. A faulty line of `top_window.jsonl`,
+/// `a11y.jsonl` or of the labels is a reject of its own: it only costs what it would have added.
+pub(super) fn read(context: Context<'_>, folder: &Path, sink: &mut dyn FnMut(Record)) {
+    let input = context.input;
+    let episode_id = format!("{}:{}", Format::Agentnet, name(folder));
+    let refused = |fault| Refused { episode_id: Some(episode_id.clone()), fault };
+    let complete = folder.join(COMPLETE);
+    let has_complete = complete.is_file();
+    let file = if has_complete { complete } else { folder.join(VISIBLE) };
+    let about = match About::read(folder) {
+        Ok(about) => about,
+        Err((file, fault)) => return hand_on(input, &file, String::new(), Err(refused(fault)), sink),
+    };
+    let side = Side::read(folder, has_complete, &mut |file, key, fault| {
+        hand_on(input, file, key, Err(refused(fault)), sink);
+    });
+    let tree = folder.join("a11y.jsonl");
+    let tree = tree.strip_prefix(&input.root).unwrap_or(&tree).to_string_lossy().replace('\\', "/");
+    let mut recording = Recording {
+        about: &about,
+        side: &side,
+        tree,
+        has_complete,
+        hidden: 0,
+        first_time: None,
+        steps: Vec::new(),
+    };
+    let mut failed = None;
+    let result = for_each_line(&Item::whole(file.clone()), |number, bytes| {
+        if failed.is_none() {
+            failed = recording.add_line(number, bytes).err().map(|fault| (format!("line {number}"), fault));
+        }
+    });
+    if let Err(e) = result {
+        failed = Some((String::new(), Fault::new(RejectKind::Unreadable, e.to_string())));
+    }
+    if failed.is_none() && recording.steps.is_empty() {
+        failed = Some((String::new(), Fault::new(RejectKind::Empty, "the recording holds no event")));
+    }
+    if let Some((key, fault)) = failed {
+        return hand_on(input, &file, key, Err(refused(fault)), sink);
+    }
+    let (steps, hidden) = (recording.steps, recording.hidden);
+    let episode = episode(episode_id.clone(), input.display(folder), &about, steps, hidden);
+    hand_on(input, folder, String::new(), Ok(episode), sink);
+}
+
+fn episode(id: String, source: String, about: &About, steps: Vec<Step>, hidden: u32) -> Episode {
+    let mut apps: Vec<String> = Vec::new();
+    for app in steps.iter().filter_map(|s| s.app.as_ref()) {
+        if !apps.contains(app) {
+            apps.push(app.clone());
+        }
+    }
+    let extra = json!({
+        "form": "recording",
+        "system": about.system,
+        "start_time": about.start_time,
+        "description": about.description,
+        "hidden_events": hidden,
+    });
+    Episode {
+        episode_id: id,
+        format: Format::Agentnet,
+        source,
+        source_key: String::new(),
+        platform: Platform::Desktop,
+        instruction: about.task.clone(),
+        apps,
+        domain: None,
+        outcome: Outcome::Unknown,
+        split: None,
+        extra: Some(extra.to_string()),
+        steps,
+    }
+}
+
+/// The machine (`metadata.json`) and the task (`task_name.json`); both files may be absent.
+#[derive(Default)]
+struct About {
+    size: Option<ScreenSize>,
+    system: Option<String>,
+    start_time: Option<String>,
+    task: String,
+    description: Option<String>,
+}
+
+impl About {
+    fn read(folder: &Path) -> Result<Self, (std::path::PathBuf, Fault)> {
+        let mut about = Self::default();
+        let read = |file: &str, set: &mut dyn FnMut(Fields<'_>) -> Result<(), Fault>| {
+            let path = folder.join(file);
+            if !path.is_file() {
+                return Ok(());
+            }
+            let value = read_text(&path).and_then(|text| parse_json(&text));
+            value.and_then(|v| set(Fields::of(&v)?)).map_err(|fault| (path, fault))
+        };
+        read("metadata.json", &mut |fields| {
+            about.size = size(fields)?;
+            let parts: Vec<_> = ["system", "release"].iter().filter_map(|n| text_of(fields, n)).collect();
+            about.system = (!parts.is_empty()).then(|| parts.join(" "));
+            about.start_time = text_of(fields, "start_time");
+            Ok(())
+        })?;
+        read("task_name.json", &mut |fields| {
+            about.task = fields.str("task_name")?.trim().to_owned();
+            about.description = text_of(fields, "description");
+            Ok(())
+        })?;
+        Ok(about)
+    }
+}
+
+fn size(fields: Fields<'_>) -> Result<Option<ScreenSize>, Fault> {
+    if fields.get("screen_width").is_none() && fields.get("screen_height").is_none() {
+        return Ok(None);
+    }
+    let edge = |name: &str| {
+        let value = fields.int(name)?;
+        let edge = u32::try_from(value).ok().filter(|v| *v > 0);
+        edge.ok_or_else(|| {
+            Fault::new(RejectKind::OutOfRange, format!("field `{name}`: {value} is not a size"))
+        })
+    };
+    Ok(Some(ScreenSize { width_px: edge("screen_width")?, height_px: edge("screen_height")? }))
+}
+
+#[derive(Deserialize)]
+struct WindowLine {
+    time_stamp: f64,
+    top_window_name: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct TreeLine {
+    time_stamp: f64,
+}
+
+/// What the files beside the events say of a moment or of an event.
+#[derive(Default)]
+struct Side {
+    /// Time, and the name of the process whose window came to the front.
+    windows: Vec<(f64, Option<String>)>,
+    /// Time, and the line of the tree.
+    trees: Vec<(f64, u64)>,
+    /// The annotator's words for an event, by the event's id.
+    labels: Map<String, Value>,
+}
+
+impl Side {
+    fn read(folder: &Path, with_labels: bool, refuse: &mut dyn FnMut(&Path, String, Fault)) -> Self {
+        let mut side = Self::default();
+        lines(&folder.join("top_window.jsonl"), refuse, &mut |_, text| {
+            let line: WindowLine = parse_line(text)?;
+            side.windows.push((line.time_stamp, line.top_window_name.filter(|n| !n.trim().is_empty())));
+            Ok(())
+        });
+        lines(&folder.join("a11y.jsonl"), refuse, &mut |number, text| {
+            let line: TreeLine = parse_line(text)?;
+            side.trees.push((line.time_stamp, number));
+            Ok(())
+        });
+        if with_labels {
+            lines(&folder.join(VISIBLE), refuse, &mut |_, text| {
+                let value = parse_json(text)?;
+                let fields = Fields::of(&value)?;
+                if let (Ok(id), Some(label)) = (fields.id("id"), fields.get("action")) {
+                    side.labels.insert(id, label.clone());
+                }
+                Ok(())
+            });
+        }
+        side
+    }
+
+    fn app(&self, time: f64) -> Option<&str> {
+        latest(&self.windows, time).and_then(|name| name.as_deref())
+    }
+
+    fn tree(&self, time: f64) -> Option<u64> {
+        latest(&self.trees, time).copied()
+    }
+}
+
+/// The entry with the latest time that is not after `time`.
+fn latest<T>(entries: &[(f64, T)], time: f64) -> Option<&T> {
+    let before = entries.iter().filter(|(t, _)| *t <= time);
+    before.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, entry)| entry)
+}
+
+fn parse_line<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, Fault> {
+    serde_json::from_str(text).map_err(|e| {
+        let kind = if e.is_data() { RejectKind::MissingField } else { RejectKind::Malformed };
+        Fault::new(kind, e.to_string())
+    })
+}
+
+fn lines(
+    file: &Path,
+    refuse: &mut dyn FnMut(&Path, String, Fault),
+    each: &mut dyn FnMut(u64, &str) -> Result<(), Fault>,
+) {
+    if !file.is_file() {
+        return;
+    }
+    let result = for_each_line(&Item::whole(file.to_owned()), |number, bytes| {
+        if let Err(fault) = utf8(bytes).and_then(|text| each(number, &text)) {
+            refuse(file, format!("line {number}"), fault);
+        }
+    });
+    if let Err(e) = result {
+        refuse(file, String::new(), Fault::new(RejectKind::Unreadable, e.to_string()));
+    }
+}
+
+/// The episode while its events are read.
+struct Recording<'a> {
+    about: &'a About,
+    side: &'a Side,
+    tree: String,
+    has_complete: bool,
+    hidden: u32,
+    first_time: Option<f64>,
+    steps: Vec<Step>,
+}
+
+impl Recording<'_> {
+    fn add_line(&mut self, number: u64, bytes: Vec<u8>) -> Result<(), Fault> {
+        let value = utf8(bytes).and_then(|text| parse_json(&text))?;
+        let fields = Fields::of(&value)?;
+        // Releases and moves that the reducer kept for itself.
+        if fields.get("vis").and_then(Value::as_bool) == Some(false) {
+            self.hidden += 1;
+            return Ok(());
+        }
+        let key = format!("line {number}");
+        if !self.has_complete {
+            self.push(visible_event(fields)?, key);
+            return Ok(());
+        }
+        let label = fields.id("id").ok().and_then(|id| self.side.labels.get(&id)?.as_str());
+        let kind = fields.str("action")?;
+        let label = label.filter(|l| !l.trim().is_empty() && *l != kind);
+        for (i, mut event) in complete_events(fields, self.about.size)?.into_iter().enumerate() {
+            event.instruction = label.map(|l| l.trim().to_owned());
+            let key = if i == 0 { key.clone() } else { format!("{key} children[{}]", i - 1) };
+            self.push(event, key);
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, event: Event<'_>, key: String) {
+        let Event { mut action, time, tree, instruction } = event;
+        let first = *self.first_time.get_or_insert(time);
+        let tree = tree.map(Fields);
+        if let (Some(tree), Some(point)) = (tree, action.point) {
+            let target = &action.target;
+            action.target.boxes = element_box(tree, target.name.as_deref(), target.role.as_deref(), point);
+        }
+        let step = Step {
+            screen: Screen {
+                size: self.about.size,
+                tree: self.side.tree(time).map(|line| format!("{}#{line}", self.tree)),
+                ..Screen::default()
+            },
+            app: self.side.app(time).map(str::to_owned),
+            window: tree.and_then(|t| text_of(t, "Name")),
+            time_secs: Some(time - first),
+            instruction,
+            ..Step::new(self.steps.len() as u32, key, action)
+        };
+        self.steps.push(step);
+    }
+}
+
+/// The box of the smallest element of that name and role that contains the point; none when
+/// there is no such element, as when the tree was taken of another window.
+fn element_box(tree: Fields<'_>, name: Option<&str>, role: Option<&str>, at: Position) -> Vec<BBox> {
+    let (Some(name), Some(role)) = (name, role) else { return Vec::new() };
+    let mut found: Vec<BBox> = Vec::new();
+    let mut nodes = vec![tree];
+    while let Some(node) = nodes.pop() {
+        let is_it = node.opt_str("Name") == Some(name) && node.opt_str("ControlType") == Some(role);
+        found.extend(rectangle(node).filter(|b| is_it && b.contains(at.x, at.y)));
+        let children = node.get("Children").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        nodes.extend(children.iter().filter_map(Value::as_object).map(Fields));
+    }
+    let area = |b: &BBox| (b.right - b.left) * (b.bottom - b.top);
+    found.into_iter().min_by(|a, b| area(a).total_cmp(&area(b))).into_iter().collect()
+}
+
+fn rectangle(node: Fields<'_>) -> Option<BBox> {
+    let edges = node.get("BoundingRectangle")?.as_object().map(Fields)?;
+    let edge = |name| edges.f64(name).ok();
+    Some(BBox {
+        left: edge("left")?,
+        top: edge("top")?,
+        right: edge("right")?,
+        bottom: edge("bottom")?,
+        frame: FrameName::Pixels,
+    })
+}
