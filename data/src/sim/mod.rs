@@ -305,7 +305,7 @@ impl Run<'_> {
         let mut log = uilog::Log::new(index);
         let mut report = SampleReport { desktop_logs: 1, ..SampleReport::default() };
         let (mut truth, csv) = (Vec::new(), root.join(format!("{}.csv", log.stem)));
-        let episode_id = format!("ui-log:{}", log.stem);
+        let episode_id = format!("ui-log:{}/{}", log.stem, log.user);
         let screens = root.join("screenshots").join(&log.stem);
         if self.settings.screens {
             make_folder(&screens)?;

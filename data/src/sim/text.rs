@@ -24,9 +24,15 @@ fn instruction_patterns(m: &Move) -> Patterns {
             "Return to the previous page.",
         ],
         (_, Why::Open) if matches!(m.scene.place, Place::Recents { .. }) => {
-            &["Open the {l} app from the list of recently used apps.", "Open {l} from the recent apps."]
+            &["Open the {l} app.", "Open the {l} application.", "Switch to the {l} app."]
         }
-        (_, Why::Open) => &["Open the {l} app.", "Open {l}.", "Tap the {l} icon to open the app."],
+        (_, Why::Open) => &[
+            "Open the {l} app.",
+            "Launch the {l} app.",
+            "Open the {l} application.",
+            "Open the {l} app from the home screen.",
+            "Tap the {l} icon.",
+        ],
         (_, Why::Noise(Noise::Wait)) => &[
             "Wait for the page to load.",
             "Wait until the content has loaded.",
@@ -48,7 +54,12 @@ fn step_patterns(act: Do, m: &Move) -> Patterns {
         Do::Scroll(_) => {
             &["Scroll down to view more.", "Scroll down the page.", "Scroll down to see the rest."]
         }
-        Do::Select => &["Select '{l}'.", "Select the '{l}' option.", "Select '{l}' from the options."],
+        Do::Select => &[
+            "Select '{l}' from the list.",
+            "Choose '{l}' from the options.",
+            "Select the '{l}' option in the list.",
+            "Select '{l}'.",
+        ],
         Do::Long => &["Long press '{l}'.", "Press and hold '{l}'.", "Long press on the item '{l}'."],
         _ if m.verb == "save" => &["Save the {n}.", "Tap '{l}' to save the {n}.", "Tap the '{l}' button."],
         _ => tap_patterns(m.target.as_ref().map_or(Role::Button, |t| t.role)),
@@ -218,7 +229,7 @@ fn context(m: &Move, played: &Played<'_>, past: &[String]) -> String {
     format!("So far, {}.", clauses.join(", and "))
 }
 
-/// The whole task: `template` picks the phrasing's pattern (`meta_task`), else values are filled in.
+/// The whole task in one sentence.
 pub(super) fn task(goals: &[String], rng: &mut ChaCha8Rng) -> String {
     let joined = match goals {
         [one] => one.clone(),

@@ -54,7 +54,8 @@ pub(super) struct Log {
     pub trees: String,
     /// Rows so far, the header not counted.
     pub rows: usize,
-    user: &'static str,
+    /// Who works in this log.
+    pub user: &'static str,
     now_ms: i64,
     last: Option<(Scene, Bindings)>,
 }
