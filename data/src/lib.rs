@@ -8,6 +8,6 @@ pub mod action;
 pub mod adapters;
 pub mod artifact;
 pub mod parquet_io;
-// pub mod sim;
+pub mod sim;
 pub mod trace;
 pub mod views;
