@@ -27,7 +27,7 @@ pub struct BestEpoch {
 }
 
 /// The state of a training run after an epoch: enough to continue it to the same bytes.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Checkpoint {
     /// The settings of the run.
     pub config: TrainConfig,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::batch::{Presence, column};
 use super::error::{EncoderError, Result};
-use super::ops::{log_sum_exp, squared_error, unit_rows};
+use super::ops::{contrast, squared_error, unit_rows};
 use super::{PAIRS, SLOTS};
 
 /// A loss with what is worth recording about it.
@@ -58,30 +58,12 @@ pub fn contrastive(z: &[Tensor; 3], present: &[Presence], tau: f64, include_self
             continue;
         }
         let (a, b) = (pick(&unit[p], &rows, present.len())?, pick(&unit[q], &rows, present.len())?);
-        sum = Some(add(sum, contrastive_pair(&a, &b, tau, include_self)?)?);
+        sum = Some(add(sum, contrast(&a, &b, tau, include_self)?)?);
         pairs += 2;
         terms += 2 * rows.len();
     }
     let metrics = [("pairs", pairs), ("skipped_pairs", PAIRS.len() - pairs), ("terms", terms)];
     mean_over(sum, pairs, &z[0], metrics)
-}
-
-/// Both directions of one pair of slots: they read the same similarities, one by rows and the other
-/// by columns.
-fn contrastive_pair(a: &Tensor, b: &Tensor, tau: f64, include_self: bool) -> Result<Tensor> {
-    let similarity = (a.matmul(&b.t()?)? / tau)?;
-    let positive = ((a * b)?.sum(1)? / tau)?;
-    let others = if include_self { similarity } else { (&similarity + diagonal(&similarity)?)? };
-    let forward = (log_sum_exp(&others)? - &positive)?;
-    let backward = (log_sum_exp(&others.t()?.contiguous()?)? - &positive)?;
-    Ok((forward + backward)?.mean_all()?)
-}
-
-/// A square matrix that removes the diagonal from a log-sum-exp. Finite, as infinity times a zero
-/// gradient is NaN.
-fn diagonal(like: &Tensor) -> Result<Tensor> {
-    let n = like.dim(0)?;
-    Ok((Tensor::eye(n, like.dtype(), like.device())? * -1e30)?)
 }
 
 /// Dual prediction loss, Eq. 4 on L2-normalised latents:

@@ -5,7 +5,7 @@
 //! * `batch`: units with their three views, absent ones masked
 //! * `model`: heads, predictors, decoders, fusion
 //! * `losses`: equations 2 to 5 as pure functions
-//! * `ops`: the differentiable operations all of these are made of
+//! * `ops`: the differentiable operations all of these are made of; `fused`: their CPU kernels
 //! * `optimizer`: `AdamW` whose state can be saved
 //! * `train`: the loop, early stopping, exact resume; `checkpoint`: its state as safetensors
 //! * `ablate`: the four loss variants of tables 3 and 4, and the untrained baseline
@@ -20,6 +20,7 @@ mod batch;
 mod checkpoint;
 mod config;
 mod error;
+mod fused;
 mod losses;
 mod model;
 mod ops;

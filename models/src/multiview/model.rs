@@ -20,7 +20,7 @@ const SUBGROUP_FUSION: [f64; 3] = [0.0, 0.5, 0.5];
 ///
 /// Parameters, by name: `head.<slot>.{linear1,linear2,norm}.{weight,bias}`,
 /// `predictor.<from>_to_<to>.{linear1,linear2}.{weight,bias}`, `decoder.<slot>.{weight,bias}`.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Encoder {
     config: EncoderConfig,
     vars: BTreeMap<String, Var>,

@@ -7,6 +7,7 @@ use candle_core::{DType, Tensor, Var};
 
 use super::config::TrainConfig;
 use super::error::{EncoderError, Result};
+use super::fused;
 use super::losses::scalar;
 
 /// Adam with decoupled weight decay, as PyTorch computes it. For each parameter with gradient `g`:
@@ -16,7 +17,7 @@ use super::losses::scalar;
 ///
 /// A parameter without a gradient is left alone, decay included. Moments are f32, or f64 for f64
 /// parameters.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct AdamW {
     lr: f64,
     weight_decay: f64,
@@ -29,7 +30,7 @@ pub struct AdamW {
     moments: BTreeMap<String, Moments>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Moments {
     /// Updates this parameter has had: `t`.
     updates: u64,
@@ -66,7 +67,11 @@ impl AdamW {
         let mut sum_of_squares = 0.0;
         for (name, var) in vars {
             let Some(grad) = grads.get(var) else { continue };
-            let squares = scalar(&grad.to_dtype(moment_dtype(grad.dtype()))?.sqr()?.sum_all()?)?;
+            let squares = if fused::takes(&[grad]) {
+                fused::sum_of_squares(grad)?
+            } else {
+                scalar(&grad.to_dtype(moment_dtype(grad.dtype()))?.sqr()?.sum_all()?)?
+            };
             if !squares.is_finite() {
                 return Err(EncoderError::NonFiniteGradient { tensor: name.clone(), step: self.steps + 1 });
             }
@@ -93,16 +98,43 @@ impl AdamW {
         }
         let moments = self.moments.get_mut(name).expect("inserted above");
         moments.updates += 1;
-        let t = moments.updates as f64;
+        if fused::takes(&[var, grad]) {
+            self.update_in_place(name, var, grad, scale)
+        } else {
+            self.update_by_tensors(name, var, grad, scale)
+        }
+    }
+
+    fn update_in_place(&self, name: &str, var: &Var, grad: &Tensor, scale: f64) -> Result<()> {
+        let Moments { updates, first, second } = &self.moments[name];
+        let (beta1, beta2, scale) = (self.beta1 as f32, self.beta2 as f32, scale as f32);
+        first.inplace_op2(grad, &fused::Moment::First { beta: beta1, scale })?;
+        second.inplace_op2(grad, &fused::Moment::Second { beta: beta2, scale })?;
+        let (rate, root) = self.rate_and_root(*updates);
+        let keep = (1.0 - self.lr * self.weight_decay) as f32;
+        let (rate, root, eps) = (rate as f32, root as f32, self.eps as f32);
+        var.inplace_op3(first, second, &fused::Parameter { keep, rate, root, eps })?;
+        Ok(())
+    }
+
+    fn update_by_tensors(&mut self, name: &str, var: &Var, grad: &Tensor, scale: f64) -> Result<()> {
+        let dtype = moment_dtype(var.dtype());
+        let moments = self.moments.get_mut(name).expect("`update` inserts it");
         let grad = (grad.to_dtype(dtype)? * scale)?;
         moments.first = ((&moments.first * self.beta1)? + (&grad * (1.0 - self.beta1))?)?;
         moments.second = ((&moments.second * self.beta2)? + (grad.sqr()? * (1.0 - self.beta2))?)?;
-        let root = (1.0 - self.beta2.powf(t)).sqrt();
-        let denominator = ((moments.second.sqrt()? / root)? + self.eps)?;
-        let change = ((&moments.first / denominator)? * (self.lr / (1.0 - self.beta1.powf(t))))?;
+        let (root, first) = (moments.second.sqrt()?, moments.first.clone());
+        let (rate, correction) = self.rate_and_root(self.moments[name].updates);
+        let change = ((first / ((root / correction)? + self.eps)?)? * rate)?;
         let decayed = (var.as_tensor().to_dtype(dtype)? * (1.0 - self.lr * self.weight_decay))?;
         var.set(&(decayed - change)?.to_dtype(var.dtype())?)?;
         Ok(())
+    }
+
+    /// `lr/(1 − β₁ᵗ)` and `√(1 − β₂ᵗ)`.
+    fn rate_and_root(&self, updates: u64) -> (f64, f64) {
+        let t = updates as f64;
+        (self.lr / (1.0 - self.beta1.powf(t)), (1.0 - self.beta2.powf(t)).sqrt())
     }
 
     /// Moments as tensors, `first.<parameter>` and `second.<parameter>`, and the number of updates

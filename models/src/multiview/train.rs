@@ -80,7 +80,7 @@ pub enum Ended {
 }
 
 /// A finished training run.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct TrainOutcome {
     /// The encoder of the best epoch.
     pub encoder: Encoder,

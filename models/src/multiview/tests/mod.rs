@@ -4,6 +4,7 @@ mod behaviour;
 mod extremes;
 mod golden;
 mod gradients;
+mod kernels;
 mod training;
 
 use candle_core::{DType, Device, Tensor};

@@ -57,12 +57,12 @@ fn another_seed_gives_other_bytes() {
 
 #[test]
 fn resuming_with_other_settings_is_refused() {
-    let part = run(&TrainConfig { epochs: 1, ..quick() }, None).checkpoint;
+    let part = || Some(run(&TrainConfig { epochs: 1, ..quick() }, None).checkpoint);
     let other = TrainConfig { lr: 5e-2, ..quick() };
-    let result = train(&data(), &small(), &other, Some(part.clone()), &mut |_, _| ControlFlow::Continue(()));
+    let result = train(&data(), &small(), &other, part(), &mut |_, _| ControlFlow::Continue(()));
     assert!(matches!(result, Err(EncoderError::Resume { what: "the training settings", .. })));
     let fewer = TrainData::new(data().units.select(&[0, 1, 2]).unwrap(), vec!["a".to_owned(); 3]).unwrap();
-    let result = train(&fewer, &small(), &quick(), Some(part), &mut |_, _| ControlFlow::Continue(()));
+    let result = train(&fewer, &small(), &quick(), part(), &mut |_, _| ControlFlow::Continue(()));
     assert!(matches!(result, Err(EncoderError::Resume { what: "the number of units", .. })));
 }
 
