@@ -106,6 +106,8 @@ fn phrases_decide_by_how_they_begin() {
         ("Launch 'Simple Notes' app.", "open(app=Simple Notes)"),
         ("Open the Google Play Store.", "open(app=Google Play Store)"),
         ("Open the Firefox browser on the home screen", "open(app=Firefox)"),
+        ("Open the All-In-One Calculator app.", "open(app=All-In-One Calculator)"),
+        ("Open the installed app.", "click()"),
         ("open a new tab in the browser", "click()"),
         ("Open the settings of the app", "click()"),
         ("Open the first article", "click()"),
