@@ -8,8 +8,9 @@
 //! 4. `repeat`: the same predicate on the same fields as the step before it, a retry; a run of scrolls in
 //!    one direction is one scroll. Steps of which nothing but the verb is known never count as the same,
 //!    and two backs go back twice.
-//! 5. `undo_pair`: a step that leads somewhere else (or changes something), directly followed by one
-//!    back (or one undo), after which the trace goes on: both are removed. A run of several backs is left
+//! 5. `undo_pair`: a step that leads somewhere else (or changes something, or scrolls), directly followed
+//!    by one back (or one undo, or a scroll the other way), after which the trace goes on: both are
+//!    removed. A run of several backs is left
 //!    alone, since it may just as well be the way home after the work; so is a pair that at least half of
 //!    the subgroup's members (two or more) have in common, for what most members do is the skill.
 //!
@@ -18,6 +19,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tracemill_data::action::Direction;
 use tracemill_data::artifact::{AliasMap, Mapped, TERMINAL};
 use tracemill_data::views::Unit;
 
@@ -70,7 +72,7 @@ fn remove_plain<'a>(unit: &'a Unit, map: &'a AliasMap) -> CleanUnit<'a> {
         match clean.mapped[i].predicate {
             TERMINAL => clean.removed.push((i, "terminal")),
             "wait" => clean.removed.push((i, "wait")),
-            "click" if map.dismisses_popup(action) => clean.removed.push((i, "dismissed_popup")),
+            "click" | "select" if map.dismisses_popup(action) => clean.removed.push((i, "dismissed_popup")),
             _ => clean.kept.push(i),
         }
     }
@@ -116,21 +118,23 @@ impl CleanUnit<'_> {
         self.removed.extend(gone.into_iter().map(|i| (i, "undo_pair")));
     }
 
-    /// Indices into `kept` at which a step and its undoing begin; they never overlap.
+    /// Indices into `kept` at which a step and its undoing begin, without overlap.
     fn undo_pairs(&self) -> Vec<usize> {
-        let step = |at: usize| self.kept.get(at).map(|&i| &self.mapped[i]);
-        let undoes = |at: usize| step(at).is_some_and(is_undo);
-        let pair = |at: usize| {
-            let (Some(done), Some(undo)) = (step(at), step(at + 1)) else { return false };
-            let undone = if undo.predicate == "back" { &LEADS_AWAY[..] } else { &CHANGES[..] };
-            undone.contains(&done.predicate)
-                && !is_undo(done)
-                && is_undo(undo)
-                && self.identified(self.kept[at])
-                && step(at + 2).is_some()
-                && !undoes(at + 2)
-        };
-        (0..self.kept.len()).filter(|&at| pair(at)).collect()
+        let mut pairs: Vec<usize> = vec![];
+        // The trace must go on after a pair, so the last two steps never are one.
+        for at in 0..self.kept.len().saturating_sub(2) {
+            let [done, undo, next] = [at, at + 1, at + 2].map(|at| &self.mapped[self.kept[at]]);
+            let returns = is_undo(undo) && self.identified(self.kept[at]) && !is_undo(next);
+            let undone = match undo.predicate {
+                "scroll" => is_opposite_scroll(done, undo),
+                "back" => returns && LEADS_AWAY.contains(&done.predicate),
+                _ => returns && CHANGES.contains(&done.predicate) && !is_undo(done),
+            };
+            if undone && pairs.last().is_none_or(|last| last + 2 <= at) {
+                pairs.push(at);
+            }
+        }
+        pairs
     }
 
     /// What a pair is recognised by in other members: its step, or its step's predicate after the step
@@ -165,6 +169,11 @@ impl CleanUnit<'_> {
 fn is_undo(step: &Mapped) -> bool {
     step.predicate == "back"
         || step.value("key").is_some_and(|key| UNDO_KEYS.contains(&key.to_ascii_lowercase().as_str()))
+}
+
+fn is_opposite_scroll(first: &Mapped, second: &Mapped) -> bool {
+    let direction = |step: &Mapped| step.value("direction")?.parse::<Direction>().ok();
+    first.predicate == "scroll" && direction(first).is_some_and(|d| direction(second) == Some(d.opposite()))
 }
 
 fn describe(step: &Mapped) -> String {

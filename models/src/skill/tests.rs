@@ -60,9 +60,19 @@ fn a_retry_is_a_repeat_and_unknown_steps_are_not() {
 
 #[test]
 fn scrolls_in_one_direction_are_one_scroll() {
-    let run = vec![scroll("down"), scroll("down"), scroll("down"), scroll("up"), scroll("down")];
+    let run = vec![scroll("down"), scroll("down"), scroll("down"), scroll("left"), scroll("down")];
     assert_eq!(removed(run), [(1, "repeat"), (2, "repeat")]);
     assert_eq!(removed(vec![step("scroll"), step("scroll")]), []);
+}
+
+#[test]
+fn a_look_around_is_undone_by_the_scroll_the_other_way() {
+    let around = vec![target("click", "A"), scroll("down"), scroll("up"), target("click", "B")];
+    assert_eq!(removed(around), [(1, "undo_pair"), (2, "undo_pair")]);
+    let then_down = vec![scroll("down"), scroll("up"), scroll("down")];
+    assert_eq!(removed(then_down), [(0, "undo_pair"), (1, "undo_pair")]);
+    assert_eq!(removed(vec![scroll("down"), scroll("up")]), []);
+    assert_eq!(removed(vec![scroll("down"), scroll("left"), step("home")]), []);
 }
 
 #[test]

@@ -106,6 +106,8 @@ fn phrases_decide_by_how_they_begin() {
         ("Launch 'Simple Notes' app.", "open(app=Simple Notes)"),
         ("Open the Google Play Store.", "open(app=Google Play Store)"),
         ("Open the Firefox browser on the home screen", "open(app=Firefox)"),
+        ("Open the All-In-One Calculator app.", "open(app=All-In-One Calculator)"),
+        ("Open the installed app.", "click()"),
         ("open a new tab in the browser", "click()"),
         ("Open the settings of the app", "click()"),
         ("Open the first article", "click()"),
@@ -129,6 +131,12 @@ fn phrases_decide_by_how_they_begin() {
         ("click on the home tab", "click()"),
         ("Switch to the recent apps view", "switch_focus(target=recent_apps)"),
         ("tap the circular icon to the left of the address bar", "click()"),
+        ("Wait for the page to load.", "wait()"),
+        ("Waitrose groceries", "click()"),
+        ("Select 'New York'.", "select(option=New York)"),
+        ("Choose 'XL' from the options.", "select(option=XL)"),
+        ("Select the 'XL' option in the list.", "select(option=XL)"),
+        ("Select the search bar to enter a new query.", "click()"),
         ("Select 'XL' from the size list", "select(option=XL)"),
     ];
     for (phrase, expected) in cases {
@@ -231,6 +239,7 @@ fn popups_are_known_by_their_whole_label_or_phrase() {
     for phrase in phrases {
         assert!(map.dismisses_popup(&phrased(phrase)), "{phrase}");
     }
+    assert!(map.dismisses_popup(&phrased("Dismiss the pop-up by tapping 'Later'.")));
     for phrase in ["close the current tab.", "click on the skip video option", "Open the close-up"] {
         assert!(!map.dismisses_popup(&phrased(phrase)), "{phrase}");
     }
