@@ -26,12 +26,15 @@ fn click() -> Value {
 }
 
 fn lines(rows: &[Value]) -> String {
-    rows.iter().map(|row| format!("{row}\n")).collect()
+    rows.iter().fold(String::new(), |text, row| text + &row.to_string() + "\n")
 }
 
 fn one(step_value: &Value) -> Step {
-    let (mut episodes, rejects) =
-        read_bytes(Format::AndroidControl, "a.jsonl", lines(&[row(7, &[step_value.clone()])]).as_bytes());
+    let (mut episodes, rejects) = read_bytes(
+        Format::AndroidControl,
+        "a.jsonl",
+        lines(&[row(7, std::slice::from_ref(step_value))]).as_bytes(),
+    );
     assert_eq!(rejects, []);
     episodes.remove(0).steps.remove(0)
 }

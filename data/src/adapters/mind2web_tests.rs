@@ -22,7 +22,7 @@ fn row(id: &str, step: u32) -> Value {
 }
 
 fn lines(rows: &[Value]) -> String {
-    rows.iter().map(|row| format!("{row}\n")).collect()
+    rows.iter().fold(String::new(), |text, row| text + &row.to_string() + "\n")
 }
 
 fn read(rows: &[Value]) -> (Vec<Episode>, Vec<crate::trace::Reject>) {

@@ -123,8 +123,9 @@ pub fn parse_instruction(instruction: &str) -> ParsedPhrase {
             ParsedPhrase { verb: Some(Verb::Click), target: element_name(rest), ..parsed }
         }
         Verb::Type => {
-            let (text, after) =
-                quoted(rest).map_or((None, rest), |(text, after)| (Some(text.trim().to_owned()), after));
+            let quote = quoted(rest);
+            let text = quote.map(|q| q.name.to_owned());
+            let after = quote.map_or(rest, |q| q.after);
             ParsedPhrase { text, target: field_name(after), ..parsed }
         }
         Verb::OpenApp => ParsedPhrase { text: application(rest).or_else(|| element_name(rest)), ..parsed },
@@ -207,10 +208,10 @@ fn scrolled(parsed: ParsedPhrase, lower: &str) -> ParsedPhrase {
 
 /// Name of the application in `the Tumblr app.`, `Firefox browser`, `the Google Play Store`.
 fn application(rest: &str) -> Option<String> {
-    if let Some((name, after)) = quoted(rest) {
-        let noun = after.trim_start_matches(|c: char| !c.is_alphanumeric());
+    if let Some(quote) = quoted(rest) {
+        let noun = quote.after.trim_start_matches(|c: char| !c.is_alphanumeric());
         let named = ["app", "application", "browser"].iter().any(|n| starts_with_words(noun, n));
-        return named.then(|| name.trim().to_owned());
+        return (named && !quote.name.is_empty()).then(|| quote.name.to_owned());
     }
     let object = unquoted_name(rest);
     let (name, noun) = object.rsplit_once(' ')?;
@@ -225,12 +226,12 @@ fn application(rest: &str) -> Option<String> {
 
 /// The element that the words after the verb name.
 fn element_name(rest: &str) -> Option<String> {
-    let quote = quoted(rest).filter(|(name, after)| {
+    let quote = quoted(rest).filter(|quote| {
         // A quote behind the words that say where names a landmark: `the photo below "Today"`.
-        let before = &rest[..rest.len() - after.len() - name.len()].to_ascii_lowercase();
+        let before = quote.before.to_ascii_lowercase();
         !NAME_ENDS.iter().any(|end| before.contains(end))
     });
-    let name = quote.map_or_else(|| unquoted_name(rest), |(name, _)| name.to_owned());
+    let name = quote.map_or_else(|| unquoted_name(rest), |quote| quote.name.to_owned());
     Some(name).filter(|n| !n.is_empty())
 }
 
@@ -283,9 +284,17 @@ fn end_of_noun(name: &str) -> Option<usize> {
     end
 }
 
-/// The first quoted text and what follows it. A quote opens before a word and closes after one,
+/// A quoted text and what stands around its quotes.
+#[derive(Clone, Copy)]
+struct Quote<'a> {
+    before: &'a str,
+    name: &'a str,
+    after: &'a str,
+}
+
+/// The first quoted text. A quote opens before a word and closes after one,
 /// so that the apostrophe in `Maui Jim's` is none.
-fn quoted(text: &str) -> Option<(&str, &str)> {
+fn quoted(text: &str) -> Option<Quote<'_>> {
     let mut before = ' ';
     for (at, open) in text.char_indices() {
         let close = match open {
@@ -304,7 +313,8 @@ fn quoted(text: &str) -> Option<(&str, &str)> {
                 *c == close && next.is_none_or(|n| !n.is_alphanumeric())
             });
             if let Some((end, c)) = ends.next().filter(|(end, _)| *end > 0) {
-                return Some((&body[..end], &body[end + c.len_utf8()..]));
+                let after = &body[end + c.len_utf8()..];
+                return Some(Quote { before: &text[..at], name: body[..end].trim(), after });
             }
         }
         before = open;
@@ -322,13 +332,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn said(instruction: &str) -> (Option<Verb>, Option<String>, Option<String>) {
+    type Said = (Option<Verb>, Option<String>, Option<String>);
+
+    fn said(instruction: &str) -> Said {
         let parsed = parse_instruction(instruction);
         (parsed.verb, parsed.target, parsed.text)
     }
 
-    fn some(text: &str) -> Option<String> {
-        Some(text.to_owned())
+    fn expected(verb: Verb, target: &str, text: &str) -> Said {
+        let filled = |t: &str| Some(t.to_owned()).filter(|t| !t.is_empty());
+        (Some(verb), filled(target), filled(text))
     }
 
     #[test]
@@ -349,8 +362,9 @@ mod tests {
             ("Enter the number '5' on the keypad.", "5"),
             ("Press the '+' button to add numbers.", "+"),
             ("At the bottom of the screen, click on “Done”", "Done"),
+            ("Open the 'é'", "é"),
         ] {
-            assert_eq!(said(instruction), (Some(Verb::Click), some(target), None), "{instruction}");
+            assert_eq!(said(instruction), expected(Verb::Click, target, ""), "{instruction}");
         }
     }
 
@@ -364,26 +378,27 @@ mod tests {
             ("Open the 'Docs' app to start.", "Docs"),
             ("Launch Spotify", "Spotify"),
         ] {
-            assert_eq!(said(instruction), (Some(Verb::OpenApp), None, some(app)), "{instruction}");
+            assert_eq!(said(instruction), expected(Verb::OpenApp, "", app), "{instruction}");
         }
         assert_eq!(said("Open the app").0, Some(Verb::Click));
     }
 
     #[test]
     fn typed_text_is_taken_from_quotes_only() {
-        let bar = some("search bar");
-        assert_eq!(said("Type 'vottak' in the search bar."), (Some(Verb::Type), bar.clone(), some("vottak")));
-        assert_eq!(
-            said("Enter 'coffee shop' into the search bar."),
-            (Some(Verb::Type), bar.clone(), some("coffee shop"))
-        );
-        assert_eq!(said("Type in a few words").1, None);
-        assert_eq!(said("Type in the search bar."), (Some(Verb::Type), bar, None));
-        assert_eq!(
-            said("Type \"starbucks\" into the text field labeled \"Destination\" located below \"Start\"."),
-            (Some(Verb::Type), some("Destination"), some("starbucks"))
-        );
-        assert_eq!(said("On the on-screen keyboard, type the word \"park\" now").2, some("park"));
+        for (instruction, target, text) in [
+            ("Type 'vottak' in the search bar.", "search bar", "vottak"),
+            ("Enter 'coffee shop' into the search bar.", "search bar", "coffee shop"),
+            ("Type in the search bar.", "search bar", ""),
+            ("Type in a few words", "", ""),
+            (
+                "Type \"starbucks\" into the text field labeled \"Destination\" below \"Start\".",
+                "Destination",
+                "starbucks",
+            ),
+            ("On the on-screen keyboard, type the word \"park\" now", "", "park"),
+        ] {
+            assert_eq!(said(instruction), expected(Verb::Type, target, text), "{instruction}");
+        }
     }
 
     #[test]
@@ -403,7 +418,7 @@ mod tests {
         ] {
             assert_eq!(said(instruction).0, Some(verb), "{instruction}");
         }
-        assert_eq!(said("Press the enter key to search."), (Some(Verb::Press), None, some("enter")));
+        assert_eq!(said("Press the enter key to search."), expected(Verb::Press, "", "enter"));
         assert_eq!(said("Press the search button.").0, Some(Verb::Click));
         assert_eq!(said("Send the message."), (None, None, None));
         assert_eq!(parse_instruction("Send the message.").word, "Send");
@@ -414,9 +429,12 @@ mod tests {
     #[test]
     fn a_swipe_moves_the_finger_and_a_scroll_the_content() {
         let scroll = parse_instruction("Scroll down the page.");
-        assert_eq!((scroll.direction, scroll.source_direction), (Some(Direction::Down), some("down")));
+        assert_eq!(
+            (scroll.direction, scroll.source_direction.as_deref()),
+            (Some(Direction::Down), Some("down"))
+        );
         let swipe = parse_instruction("Swipe Up to see more");
-        assert_eq!((swipe.direction, swipe.source_direction), (Some(Direction::Down), some("up")));
+        assert_eq!((swipe.direction, swipe.source_direction.as_deref()), (Some(Direction::Down), Some("up")));
         assert_eq!(parse_instruction("Scroll through the results.").direction, None);
     }
 
