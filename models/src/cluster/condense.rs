@@ -67,12 +67,17 @@ impl Condensed {
         tree
     }
 
+    /// The density at which the root splits; `None` where it never does.
+    pub(super) fn root_split(&self) -> Option<f64> {
+        self.clusters.get(1).map(|child| child.birth)
+    }
+
     /// Stability of each cluster: the time its units spend in it, on the scale of density. Units
-    /// that are born and leave at infinite density spend none.
-    pub(super) fn stabilities(&self, weights: &[u32]) -> Vec<f64> {
+    /// that are born and leave at infinite density spend none. The root is born at `root_birth`.
+    pub(super) fn stabilities(&self, weights: &[u32], root_birth: f64) -> Vec<f64> {
         let spent = |cluster: usize, until: f64, units: f64| {
-            let birth = self.clusters[cluster].birth;
-            if birth.is_infinite() { 0.0 } else { (until - birth) * units }
+            let birth = if cluster == 0 { root_birth } else { self.clusters[cluster].birth };
+            if birth.is_infinite() { 0.0 } else { (until - birth).max(0.0) * units }
         };
         let mut stability = vec![0.0; self.clusters.len()];
         for (exit, &weight) in self.exits.iter().zip(weights) {

@@ -69,6 +69,11 @@ pub struct HdbscanSettings {
     pub selection: Selection,
     /// Whether excess of mass may select the root.
     pub allow_single_cluster: bool,
+    /// With a single cluster allowed: the root is taken to form at this many times the distance at
+    /// which it splits, so that it stays whole unless the parts are denser than the gap between
+    /// them by a factor of more than about `2 - 1 / root_extent`. `None` lets it form at infinity
+    /// as scikit-learn does, which asks for a factor of 2.
+    pub root_extent: Option<f64>,
     /// Distances below this count as this, which bounds the weight that coincident or nearly
     /// coincident units have in the selection. 0 is plain HDBSCAN.
     pub resolution: f64,
@@ -85,6 +90,7 @@ impl HdbscanSettings {
             min_samples: None,
             selection: Selection::Eom,
             allow_single_cluster: false,
+            root_extent: None,
             resolution: 0.0,
             engine: Engine::Exact,
         }
@@ -105,8 +111,13 @@ impl HdbscanSettings {
         if !(self.resolution >= 0.0 && self.resolution.is_finite()) {
             return wrong("resolution", self.resolution.to_string(), "use 0 or a positive distance");
         }
-        if self.engine == Engine::Crate && (self.selection != Selection::Eom || self.resolution > 0.0) {
-            return wrong("engine", "crate".into(), "leaf selection and a resolution need the exact engine");
+        if let Some(extent) = self.root_extent.filter(|extent| !(*extent >= 1.0 && extent.is_finite())) {
+            return wrong("root_extent", extent.to_string(), "use a factor of 1 or more");
+        }
+        let plain = self.selection == Selection::Eom && self.resolution == 0.0 && self.root_extent.is_none();
+        if self.engine == Engine::Crate && !plain {
+            let remedy = "leaf selection, root_extent and resolution need the exact engine";
+            return wrong("engine", "crate".into(), remedy);
         }
         Ok(())
     }
@@ -261,7 +272,7 @@ fn exact(data: &[f32], dim: usize, settings: &HdbscanSettings) -> Result<Cluster
 }
 
 /// Numbers clusters by their first row; `None` is -1.
-fn number(clusters: impl Iterator<Item = Option<usize>>) -> Vec<i32> {
+fn number<K: Ord>(clusters: impl Iterator<Item = Option<K>>) -> Vec<i32> {
     let mut numbers = std::collections::BTreeMap::new();
     clusters
         .map(|cluster| {

@@ -6,7 +6,7 @@ use super::{HdbscanSettings, Selection};
 /// Marks the selected clusters; none contains another.
 pub(super) fn select(tree: &Condensed, weights: &[u32], settings: &HdbscanSettings) -> Vec<bool> {
     match settings.selection {
-        Selection::Eom => excess_of_mass(tree, weights, settings.allow_single_cluster),
+        Selection::Eom => excess_of_mass(tree, weights, settings),
         Selection::Leaf => leaves(tree),
     }
 }
@@ -22,16 +22,17 @@ fn leaves(tree: &Condensed) -> Vec<bool> {
 }
 
 /// Excess of mass: a cluster stays unless its children together are more stable. The root takes
-/// part only if a single cluster is allowed; its density starts at 0.
-fn excess_of_mass(tree: &Condensed, weights: &[u32], root_allowed: bool) -> Vec<bool> {
-    let mut stability = tree.stabilities(weights);
+/// part only if a single cluster is allowed.
+fn excess_of_mass(tree: &Condensed, weights: &[u32], settings: &HdbscanSettings) -> Vec<bool> {
+    let birth = settings.root_extent.zip(tree.root_split()).map_or(0.0, |(extent, split)| split / extent);
+    let mut stability = tree.stabilities(weights, birth);
     let mut below = vec![0.0; tree.clusters.len()];
     let mut selected = vec![false; tree.clusters.len()];
     for (id, cluster) in tree.clusters.iter().enumerate().rev() {
         if below[id] > stability[id] {
             stability[id] = below[id];
         } else {
-            selected[id] = id != 0 || root_allowed;
+            selected[id] = id != 0 || settings.allow_single_cluster;
         }
         if let Some(parent) = cluster.parent {
             below[parent] += stability[id];
