@@ -249,9 +249,9 @@ impl Run<'_> {
             if self.settings.screens { &["annotations", "screenshots"] } else { &["annotations"] };
         for kind in kinds {
             // Every folder exists before the threads start.
-            let mut folders: Vec<_> = (0..total).map(|k| odyssey::folder(&root, kind, k, total)).collect();
-            folders.dedup();
-            folders.iter().try_for_each(|f| make_folder(f))?;
+            for first in (0..total).step_by(odyssey::PER_FOLDER as usize) {
+                make_folder(&odyssey::folder(&root, kind, first, total))?;
+            }
         }
         for start in (0..total).step_by(BATCH as usize) {
             let batch = start..total.min(start + BATCH);

@@ -59,7 +59,7 @@ pub(super) const PHONES: [Phone; 3] = [
 /// Episodes above which annotations and screenshots are spread over subfolders.
 const FLAT: u64 = 10_000;
 /// Episodes of one subfolder.
-const PER_FOLDER: u64 = 1_000;
+pub(super) const PER_FOLDER: u64 = 1_000;
 
 /// The id of an episode: 16 digits, as the dataset's.
 pub(super) fn episode_id(index: u64) -> String {
@@ -103,7 +103,7 @@ pub(super) fn annotation(
         .iter()
         .zip(words)
         .enumerate()
-        .map(|(k, (m, words))| step(m, words, k, phone, id, rng))
+        .map(|(k, (m, words))| step(m, &words, k, phone, id, rng))
         .collect();
     json!({
         "episode_id": id,
@@ -146,7 +146,7 @@ fn task_info(played: &Played<'_>, rng: &mut ChaCha8Rng) -> Value {
     })
 }
 
-fn step(m: &Move<'_>, words: Words, k: usize, phone: &Phone, id: &str, rng: &mut ChaCha8Rng) -> Value {
+fn step(m: &Move<'_>, words: &Words, k: usize, phone: &Phone, id: &str, rng: &mut ChaCha8Rng) -> Value {
     let target = m.target.as_ref().filter(|_| matches!(m.act, Act::Do(Do::Tap | Do::Long | Do::Select)));
     let bbox = target.map(|t| thousandths(t.rect, phone.canvas));
     let point = bbox.map(|[x1, y1, x2, y2]| {

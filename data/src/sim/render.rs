@@ -1,6 +1,7 @@
 //! Screens as pictures: the same boxes as in the annotations and trees.
 
 use std::convert::Infallible;
+use std::io::BufWriter;
 use std::path::Path;
 
 use embedded_graphics::mono_font::iso_8859_1::{FONT_6X13, FONT_7X13_BOLD, FONT_9X18, FONT_9X18_BOLD};
@@ -14,6 +15,7 @@ use embedded_graphics::primitives::{
 };
 use embedded_graphics::text::{Baseline, Text};
 use image::RgbImage;
+use image::codecs::png::{CompressionType, FilterType, PngEncoder};
 
 use super::SampleError;
 use super::layout::{Canvas, Place, Rect, Scene, Shown, shown};
@@ -61,6 +63,20 @@ impl DrawTarget for Sheet {
         }
         Ok(())
     }
+
+    // Row by row: the default goes pixel by pixel, and most of a screen is fills.
+    fn fill_solid(&mut self, area: &Rectangle, color: Rgb888) -> Result<(), Infallible> {
+        let area = area.intersection(&self.bounding_box());
+        let rgb = [color.r(), color.g(), color.b()];
+        let width = self.0.width() as usize;
+        for y in area.rows() {
+            let start = (y as usize * width + area.top_left.x as usize) * 3;
+            let bytes: &mut [u8] = &mut self.0;
+            let row = &mut bytes[start..start + area.size.width as usize * 3];
+            row.chunks_exact_mut(3).for_each(|pixel| pixel.copy_from_slice(&rgb));
+        }
+        Ok(())
+    }
 }
 
 /// Draws the scene of a move and writes it as PNG.
@@ -75,7 +91,10 @@ pub(super) fn save(
     path: &Path,
 ) -> Result<(), SampleError> {
     let picture = draw(world, &m.scene, bind, canvas);
-    picture.save(path).map_err(|source| SampleError::Image { path: path.to_owned(), source })
+    let file = std::fs::File::create(path).map_err(SampleError::io(path))?;
+    // Flat areas are runs of zeros under this filter, which the fast encoder is made for.
+    let encoder = PngEncoder::new_with_quality(BufWriter::new(file), CompressionType::Fast, FilterType::Up);
+    picture.write_with_encoder(encoder).map_err(|source| SampleError::Image { path: path.to_owned(), source })
 }
 
 /// The picture of a scene.
@@ -99,9 +118,11 @@ pub(super) fn draw(world: &World, scene: &Scene, bind: &Bindings, canvas: Canvas
     if let (Some(first), Some(last)) = (modal.first(), modal.last()) {
         let top = first.rect.y - 14;
         let (w, h) = (320.min(canvas.w - 40), last.rect.y + last.rect.h + 16 - top);
-        pen.shade(canvas);
+        pen.shade();
         pen.card(Rect { x: (canvas.w - w) / 2, y: top, w, h }, 14, RgbColor::WHITE, LINE);
-        modal.iter().for_each(|e| pen.element(e, world.device));
+        for element in modal {
+            pen.element(element, world.device);
+        }
     }
     pen.sheet.0
 }
@@ -154,12 +175,9 @@ impl Pen {
     }
 
     /// Dims what was drawn so far.
-    fn shade(&mut self, canvas: Canvas) {
-        for y in 0..canvas.h {
-            for x in (y % 2..canvas.w).step_by(2) {
-                let grey = image::Rgb([SHADE.r(), SHADE.g(), SHADE.b()]);
-                self.sheet.0.put_pixel(x as u32, y as u32, grey);
-            }
+    fn shade(&mut self) {
+        for pixel in self.sheet.0.pixels_mut() {
+            pixel.0 = pixel.0.map(|c| c / 2 + 30);
         }
     }
 

@@ -128,13 +128,15 @@ impl Log {
         }
         if let Some(workbook) = &app.workbook {
             row[6].clone_from(workbook);
-            row[7] = screen.sheet.clone().unwrap_or_default();
+            // A click on a sheet's tab is logged in the sheet it brings up.
+            let tab = m.target.as_ref().and_then(|t| t.tab_to).and_then(|id| app.screen(id));
+            let sheet = tab.map_or(screen, |index| &app.screens[index]).sheet.as_ref();
+            row[7] = sheet.cloned().unwrap_or_default();
         } else if app.url.is_none() {
             row[18] = fill(&screen.title, bind);
         }
         match m.act {
-            Act::Do(Do::Paste) => row[5].clone_from(&text),
-            Act::Do(Do::Key) => row[5] = text.clone(),
+            Act::Do(Do::Paste | Do::Key) => row[5].clone_from(&text),
             Act::Do(Do::Scroll(direction)) => direction.name().clone_into(&mut row[5]),
             _ => {}
         }
@@ -225,20 +227,20 @@ pub(super) fn window_title(world: &World, scene: &Scene, bind: &Bindings) -> Str
 /// The window as a UI Automation tree: window, panes for dialogs, elements.
 fn axtree(world: &World, scene: &Scene, bind: &Bindings) -> Value {
     let (all, _) = shown(world, scene, bind, CANVAS);
-    let leaf = |e: &Shown, depth: u32| node(&e.label, control_type(e.role), e.rect, depth, Vec::new());
+    let leaf = |e: &Shown, depth: u32| node(&e.label, control_type(e.role), e.rect, depth, &[]);
     let mut children: Vec<_> = all.iter().filter(|e| !e.modal).map(|e| leaf(e, 1)).collect();
     let modal: Vec<_> = all.iter().filter(|e| e.modal).collect();
     if let (Some(Overlay::Popup(k)), Some(first), Some(last)) = (scene.overlay, modal.first(), modal.last()) {
         let (x, y) = (first.rect.x - 16, first.rect.y - 14);
         let rect = Rect { x, y, w: 320, h: last.rect.y + last.rect.h + 16 - y };
-        let inside = modal.iter().map(|e| leaf(e, 2)).collect();
-        children.push(node(&world.popups[k].title, "WindowControl", rect, 1, inside));
+        let inside: Vec<_> = modal.iter().map(|e| leaf(e, 2)).collect();
+        children.push(node(&world.popups[k].title, "WindowControl", rect, 1, &inside));
     }
     let whole = Rect { x: 0, y: 0, w: CANVAS.w, h: CANVAS.h - 40 };
-    node(&window_title(world, scene, bind), "WindowControl", whole, 0, children)
+    node(&window_title(world, scene, bind), "WindowControl", whole, 0, &children)
 }
 
-fn node(name: &str, control_type: &str, rect: Rect, depth: u32, children: Vec<Value>) -> Value {
+fn node(name: &str, control_type: &str, rect: Rect, depth: u32, children: &[Value]) -> Value {
     let bounds =
         json!({ "left": rect.x, "top": rect.y, "right": rect.x + rect.w, "bottom": rect.y + rect.h });
     json!({
