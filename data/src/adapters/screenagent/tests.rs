@@ -158,7 +158,7 @@ fn a_bad_session_is_refused_alone_and_by_name() {
     let faulty = |action: Value| gold(&json!([click(1.0, 2.0), action])).to_string();
     let cases = [
         (good[..good.len() - 9].to_owned(), RejectKind::Malformed, "", "cut off"),
-        ("[1]".to_owned(), RejectKind::Malformed, "", "an object"),
+        ("[1]".to_owned(), RejectKind::Malformed, "", "a JSON object"),
         (no_size.to_string(), RejectKind::MissingField, "", "video_width"),
         (climbing.to_string(), RejectKind::UnsafePath, "", "leaves the input folder"),
         (faulty(click(1025.0, 2.0)), RejectKind::OutOfRange, "actions[1]", "(1025, 2)"),

@@ -103,8 +103,8 @@ fn a_bad_row_is_refused_alone() {
         (b"2020-01-01T00:00:02Z,u,teleport,x\n", RejectKind::OutOfRange, "`teleport`; known: click"),
         (b"2020-01-01T00:00:02Z,u,copy\n", RejectKind::Malformed, "row of 3 fields"),
         (b"2020-01-01T00:00:02Z,u,copy,x,y\n", RejectKind::Malformed, "row of 5 fields"),
-        // Byte 75: a header of 39 bytes, a row of 37 with its line end, then `caf` of this row.
-        (b"caf\xe9,u,copy,x\n", RejectKind::NotUtf8, "at byte 79"),
+        // A header of 39 bytes, a row of 38 with its line end, then `caf` of this row.
+        (b"caf\xe9,u,copy,x\n", RejectKind::NotUtf8, "at byte 80"),
         (b"2020-01-01T00:00:02Z,u,copy,\"never closed\n", RejectKind::Malformed, "never closed"),
     ];
     for (bad, kind, reason) in cases {
