@@ -35,8 +35,8 @@ pub(crate) fn real(folder: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-pub(crate) fn pixels(x: f64, y: f64) -> Option<Position> {
-    Some(Position { x, y, frame: FrameName::Pixels })
+pub(crate) fn pixels(x: f64, y: f64) -> Position {
+    Position { x, y, frame: FrameName::Pixels }
 }
 
 fn fixture(name: &str) -> PathBuf {
@@ -73,8 +73,8 @@ fn read(sessions: &[(&str, String)]) -> (Vec<Episode>, Vec<Reject>) {
     run(&Screenagent, folder.path(), AdapterOptions::default())
 }
 
-fn actions(list: Value) -> Vec<crate::action::Action> {
-    let (episodes, rejects) = read(&[("s", gold(&list).to_string())]);
+fn actions(list: &Value) -> Vec<crate::action::Action> {
+    let (episodes, rejects) = read(&[("s", gold(list).to_string())]);
     assert_eq!(rejects, []);
     episodes.into_iter().flat_map(|e| e.steps).map(|s| s.action).collect()
 }
@@ -110,15 +110,15 @@ fn a_session_is_read_in_the_order_of_its_timestamps() {
 
 #[test]
 fn a_drag_starts_where_the_move_before_it_ended() {
-    let found = actions(json!([mouse("move", "left", Some((1, 2))), mouse("drag", "left", Some((30, 40)))]));
+    let found = actions(&json!([mouse("move", "left", Some((1, 2))), mouse("drag", "left", Some((30, 40)))]));
     assert_eq!(found.len(), 2);
-    assert_eq!((found[0].verb, found[0].point), (Verb::Hover, pixels(1.0, 2.0)));
-    assert_eq!((found[1].point, found[1].end), (pixels(1.0, 2.0), pixels(30.0, 40.0)));
+    assert_eq!((found[0].verb, found[0].point), (Verb::Hover, Some(pixels(1.0, 2.0))));
+    assert_eq!((found[1].point, found[1].end), (Some(pixels(1.0, 2.0)), Some(pixels(30.0, 40.0))));
 }
 
 #[test]
 fn press_and_release_are_one_drag_or_one_click() {
-    let found = actions(json!([
+    let found = actions(&json!([
         mouse("down", "left", Some((1, 2))),
         mouse("move", "left", Some((5, 6))),
         mouse("up", "left", None),
@@ -128,15 +128,18 @@ fn press_and_release_are_one_drag_or_one_click() {
     assert_eq!(found.len(), 2);
     assert_eq!(
         (found[0].verb, found[0].point, found[0].end),
-        (Verb::Drag, pixels(1.0, 2.0), pixels(5.0, 6.0))
+        (Verb::Drag, Some(pixels(1.0, 2.0)), Some(pixels(5.0, 6.0)))
     );
-    assert_eq!((found[1].verb, found[1].point, found[1].end), (Verb::RightClick, pixels(7.0, 8.0), None));
+    assert_eq!(
+        (found[1].verb, found[1].point, found[1].end),
+        (Verb::RightClick, Some(pixels(7.0, 8.0)), None)
+    );
 }
 
 #[test]
 fn keys_are_named_alike_whatever_the_source_calls_them() {
     let press = |key: Value| json!({"action_type": "KeyboardAction", "keyboard_action_type": "press", "keyboard_key": key});
-    let found = actions(json!([
+    let found = actions(&json!([
         press(json!(["Control_L", "a"])),
         press(json!("Ctrl+Shift+Page_Up")),
         press(json!("Return")),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 
 use super::*;
-use crate::action::Verb;
+use crate::action::Verb::{self, Click, Copy, Paste, Select, SwitchWindow, Type};
 use crate::adapters::screenagent::tests::{real, run};
 use crate::trace::Reject;
 
@@ -40,7 +40,6 @@ fn a_log_becomes_steps_in_time_order() {
     assert_eq!(episode.platform, Platform::Desktop);
     assert_eq!(episode.apps, ["Excel", "OS-Clipboard", "Chrome"]);
     let verbs: Vec<Verb> = episode.steps.iter().map(|s| s.action.verb).collect();
-    use Verb::{Click, Copy, Paste, Select, SwitchWindow, Type};
     assert_eq!(verbs, [Click, Copy, Click, Paste, Type, Select, SwitchWindow, Click]);
     let cell = &episode.steps[0];
     assert_eq!(cell.window.as_deref(), Some("Orders.xlsx - Sheet1"));
@@ -192,7 +191,7 @@ fn the_real_log_is_read_whole() {
     assert_eq!(steps.len(), 2409);
     let count = |verb| steps.iter().filter(|s| s.action.verb == verb).count();
     // 506 fields, 354 cells, 50 buttons, 49 links and 40 check boxes are clicked.
-    assert_eq!([Verb::Click, Verb::Type, Verb::Paste, Verb::Copy].map(count), [999, 542, 504, 364]);
+    assert_eq!([Click, Type, Paste, Copy].map(count), [999, 542, 504, 364]);
     assert!(steps.is_sorted_by(|a, b| a.time_secs < b.time_secs));
     assert_eq!(episodes[0].apps, ["Excel", "OS-Clipboard", "Chrome"]);
 }
