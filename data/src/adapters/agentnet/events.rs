@@ -94,7 +94,7 @@ fn complete_action(fields: Fields<'_>, size: Option<ScreenSize>) -> Result<Actio
             Ok(Action { point, end: drag_end(fields, size)?, ..new(Verb::Drag) })
         }
         "scroll" => scroll(fields, size, new(Verb::Scroll)),
-        "type" => typed(&key_names(fields)?, new),
+        "type" => Ok(typed(&key_names(fields)?, new)),
         "press" => Ok(Action { text: Some(combination(pressed(fields)?)), ..new(Verb::Press) }),
         "long_press" => Ok(Action { text: Some(combination([fields.str("key_name")?])), ..new(Verb::Press) }),
         "move" => Ok(Action { point: last_of(fields, "trace", size)?, ..new(Verb::Hover) }),
@@ -200,12 +200,12 @@ fn pressed(fields: Fields<'_>) -> Result<Vec<&str>, Fault> {
 }
 
 /// Keys pressed one after the other: text, or one key that is none.
-fn typed(keys: &[&str], new: impl Fn(Verb) -> Action) -> Result<Action, Fault> {
+fn typed(keys: &[&str], new: impl Fn(Verb) -> Action) -> Action {
     if let [key] = keys
         && key.chars().count() > 1
         && *key != "space"
     {
-        return Ok(Action { text: Some(combination([*key])), ..new(Verb::Press) });
+        return Action { text: Some(combination([*key])), ..new(Verb::Press) };
     }
     let mut text = String::new();
     for key in keys {
@@ -219,7 +219,7 @@ fn typed(keys: &[&str], new: impl Fn(Verb) -> Action) -> Result<Action, Fault> {
             other => text.extend(["$", other, "$"]),
         }
     }
-    Ok(Action { text: Some(text), ..new(Verb::Type) })
+    Action { text: Some(text), ..new(Verb::Type) }
 }
 
 /// The action that a description of the visible file tells of.

@@ -121,7 +121,7 @@ impl About {
             Ok(())
         })?;
         read("task_name.json", &mut |fields| {
-            about.task = fields.str("task_name")?.trim().to_owned();
+            fields.str("task_name")?.trim().clone_into(&mut about.task);
             about.description = text_of(fields, "description");
             Ok(())
         })?;

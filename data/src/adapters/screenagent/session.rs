@@ -355,16 +355,12 @@ fn keyboard(fields: Fields<'_>) -> Result<Action, Fault> {
 
 /// `keyboard_key` is one key, a combination written `Ctrl+S`, or a list of keys held together.
 fn pressed_keys(fields: Fields<'_>) -> Result<String, Fault> {
-    let keys: Vec<&str> = match fields.get("keyboard_key") {
-        Some(Value::Array(_)) => {
-            let strings = fields.array("keyboard_key")?.iter().map(|k| k.as_str().unwrap_or_default());
-            strings.collect()
-        }
-        _ => {
-            let key = fields.str("keyboard_key")?;
-            // The plus key itself is not a combination of nothing.
-            if key.trim().len() > 1 { key.split('+').collect() } else { vec![key] }
-        }
+    let keys: Vec<&str> = if let Some(Value::Array(keys)) = fields.get("keyboard_key") {
+        keys.iter().map(|k| k.as_str().unwrap_or_default()).collect()
+    } else {
+        let key = fields.str("keyboard_key")?;
+        // The plus key itself is not a combination of nothing.
+        if key.trim().len() > 1 { key.split('+').collect() } else { vec![key] }
     };
     if keys.is_empty() || keys.iter().any(|k| k.is_empty()) {
         let reason = "field `keyboard_key`: expected a key or a list of keys";

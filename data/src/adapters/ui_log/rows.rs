@@ -60,7 +60,7 @@ impl Rows {
 
     /// Moves to `end`, counting the lines passed.
     fn advance(&mut self, end: usize) {
-        self.line += self.bytes[self.at..end].iter().filter(|b| **b == b'\n').count() as u64;
+        self.line += count(&self.bytes[self.at..end], b'\n');
         self.at = end;
     }
 
@@ -75,8 +75,7 @@ impl Rows {
 
     fn checked(&self, record: &csv::ByteRecord, end: usize) -> Result<Vec<String>, Fault> {
         let fields = self.text(record, end)?;
-        let quotes = self.bytes[self.at..end].iter().filter(|b| **b == b'"').count();
-        if end == self.bytes.len() && quotes % 2 == 1 {
+        if end == self.bytes.len() && count(&self.bytes[self.at..end], b'"') % 2 == 1 {
             return Err(Fault::new(RejectKind::Malformed, "a quote is opened and never closed"));
         }
         if fields.len() == self.header.len() {
@@ -88,6 +87,10 @@ impl Rows {
             format!("row of {} fields, but the header has {}{hint}", fields.len(), self.header.len());
         Err(Fault::new(RejectKind::Malformed, reason))
     }
+}
+
+fn count(bytes: &[u8], wanted: u8) -> u64 {
+    bytes.iter().map(|b| u64::from(*b == wanted)).sum()
 }
 
 impl Iterator for Rows {
