@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::Write;
 
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{ContentArrangement, presets::UTF8_HORIZONTAL_ONLY};
 use serde_json::Number;
 
 /// A table of text cells.
@@ -13,7 +13,8 @@ impl Table {
     /// An empty table with these column names.
     pub fn new(header: &[&str]) -> Self {
         let mut table = comfy_table::Table::new();
-        table.load_preset(UTF8_HORIZONTAL_ONLY).set_header(header.iter().copied());
+        table.load_style(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Disabled);
+        table.set_header(header.iter().copied());
         Self(table)
     }
 

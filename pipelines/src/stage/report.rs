@@ -5,6 +5,7 @@ mod charts;
 mod tables;
 
 use anyhow::{Context, Result};
+use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, context};
 use serde_json::Value;
 use tracemill_data::artifact::{IntentRow, Skill};
@@ -54,16 +55,16 @@ fn page(settings: &Settings, run: &Run, draft: &mut Draft) -> Result<()> {
     let page = environment.get_template("page")?.render(context! {
         tool => manifest::tool(),
         synthetic,
-        counts,
-        sources,
-        rejects => tables::rejects(&text("traces/rejects.jsonl")?)?,
+        counts => Serde(counts),
+        sources => Serde(sources),
+        rejects => Serde(tables::rejects(&text("traces/rejects.jsonl")?)?),
         verbs => charts::bars(&tables::value_counts(&run.path("traces/steps.parquet"), "action", 12)?)?,
         environments => charts::bars(&tables::value_counts(&run.path("units/units.parquet"), "env_tag", 12)?)?,
         losses => charts::losses(&text("encoder/metrics.jsonl")?)?,
         map => charts::latent_map(&intents, settings.report.map_points)?,
         map_points => intents.len().min(settings.report.map_points),
-        quality,
-        skills => tables::top_skills(&skills, settings.report.top_skills),
+        quality => Serde(quality),
+        skills => Serde(tables::top_skills(&skills, settings.report.top_skills)),
         skill_count => skills.len(),
     })?;
     std::fs::write(draft.path("index.html"), &page)?;

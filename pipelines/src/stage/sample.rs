@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
-use tracemill_data::sim::{SampleSettings, generate};
+use tracemill_data::sim::{Devices, SampleSettings, generate};
 
 use crate::progress;
 use crate::run::{Report, Run, StageSpec};
@@ -21,8 +21,7 @@ fn sim_settings(settings: &Settings) -> Result<SampleSettings> {
     Ok(SampleSettings {
         episodes: settings.sample.episodes,
         seed: settings.seed,
-        phone,
-        desktop,
+        formats: Devices { phone, desktop },
         screens: settings.sample.screens,
     })
 }

@@ -43,7 +43,7 @@ pub fn rejects(jsonl: &str) -> Result<Vec<RejectGroup>> {
 /// alphabetical order.
 pub fn value_counts(path: &Path, column: &str, top: u32) -> Result<Vec<(String, u64)>> {
     let order = SortMultipleOptions::default().with_order_descending_multi([true, false]);
-    let path = PlRefPath::try_from_path(path).with_context(|| format!("{}", path.display()))?;
+    let path = PlRefPath::try_from_path(path)?;
     let counts = LazyFrame::scan_parquet(path, ScanArgsParquet::default())?
         .group_by([col(column)])
         .agg([len().cast(DataType::UInt64).alias("rows")])
