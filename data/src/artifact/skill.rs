@@ -15,8 +15,8 @@ pub struct SkillArg {
     pub value: Option<String>,
     /// Values the members had, exactly as they had them, most frequent first.
     pub examples: Vec<String>,
-    /// Number of distinct values, of which `examples` shows the first.
-    pub distinct: u32,
+    /// Number of further distinct values that `examples` does not show; none when it shows all.
+    pub more: Option<u32>,
 }
 
 /// A step of a schema.
@@ -93,14 +93,14 @@ mod tests {
                         kind: "<element>".into(),
                         value: Some("Save".into()),
                         examples: vec!["Save".into()],
-                        distinct: 1,
+                        more: None,
                     },
                     SkillArg {
                         field: "text".into(),
                         kind: "<query>".into(),
                         value: None,
                         examples: vec!["a".into(), "b".into()],
-                        distinct: 9,
+                        more: Some(7),
                     },
                 ],
             }],

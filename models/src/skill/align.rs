@@ -51,16 +51,13 @@ fn step_cost(schema: &Mapped, member: &Mapped) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use tracemill_data::artifact::AliasMap;
     use tracemill_data::views::UnitAction;
 
     use super::*;
-    use crate::skill::testing::{step, target};
+    use crate::skill::testing::{MAP, step, target};
 
     fn aligned(schema: &[UnitAction], member: &[UnitAction]) -> Vec<Option<usize>> {
-        let map = AliasMap::builtin();
-        let mapped = |actions: &'_ [UnitAction]| -> Vec<UnitAction> { actions.to_vec() };
-        let (schema, member) = (mapped(schema), mapped(member));
+        let map = &*MAP;
         let schema: Vec<Mapped> = schema.iter().map(|a| map.map(a)).collect();
         let member: Vec<Mapped> = member.iter().map(|a| map.map(a)).collect();
         align(&schema.iter().collect::<Vec<_>>(), &member.iter().collect::<Vec<_>>())

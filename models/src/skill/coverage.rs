@@ -59,14 +59,13 @@ fn bump(counts: &mut BTreeMap<String, u64>, key: &str, by: u64) {
 
 #[cfg(test)]
 mod tests {
-    use tracemill_data::artifact::AliasMap;
 
     use super::*;
-    use crate::skill::testing::{step, target};
+    use crate::skill::testing::{MAP, step, target};
 
     #[test]
     fn every_step_is_counted_once_and_counts_add_up() {
-        let map = AliasMap::builtin();
+        let map = &*MAP;
         let mut one = AliasCoverage::default();
         for action in [step("wait"), target("click", "Alarm"), step("click"), step("warp")] {
             one.add(&map.map(&action), &action.source_verb);

@@ -1,6 +1,6 @@
 //! Skills: what the members of a subgroup have in common (`IntentCUA`, section 3.2).
 //!
-//! Every step is mapped by Φ ([`AliasMap`]) to a predicate with typed fields; incidental steps are
+//! Every step is mapped by Φ ([`AliasMap`](tracemill_data::artifact::AliasMap)) to a predicate with typed fields; incidental steps are
 //! removed and listed ([`clean`]); the medoid of the predicate sequences under [`d_sig`] is the schema
 //! ([`medoid`], equation 6); its arguments become literals or typed parameters ([`induce`]); further
 //! schemas are induced from the members that the earlier ones don't explain.
@@ -64,9 +64,6 @@ mod schema;
 mod testing;
 #[cfg(test)]
 mod tests;
-
-#[allow(unused_imports, reason = "the types that the documentation above links to")]
-use tracemill_data::artifact::AliasMap;
 
 pub use coverage::AliasCoverage;
 pub use incidental::{CleanUnit, clean};

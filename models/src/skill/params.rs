@@ -42,7 +42,7 @@ impl<'a> Values<'a> {
             kind: self.kind(field, map).to_owned(),
             value: shared.map(|(value, _)| (*value).to_owned()),
             examples: values.iter().take(examples).map(|(value, _)| (*value).to_owned()).collect(),
-            distinct: values.len() as u32,
+            more: (values.len() > examples).then(|| (values.len() - examples) as u32),
         }
     }
 
@@ -75,13 +75,14 @@ impl<'a> Values<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skill::testing::MAP;
 
     fn arg(field: &str, hint: Option<&str>, values: &[&str]) -> SkillArg {
         let mut counted = Values::default();
         for value in values {
             counted.add(&MappedArg { field, value, hint });
         }
-        counted.to_arg(field, &AliasMap::builtin(), 2)
+        counted.to_arg(field, &MAP, 2)
     }
 
     #[test]
@@ -90,7 +91,7 @@ mod tests {
         assert_eq!((save.value.as_deref(), save.kind.as_str()), (Some("Save"), "<element>"));
         let dish = arg("text", Some("<query>"), &["sushi", "pizza", "ramen", "pizza"]);
         assert_eq!((dish.value, dish.kind.as_str()), (None, "<query>"));
-        assert_eq!((dish.examples, dish.distinct), (vec!["pizza".to_owned(), "ramen".to_owned()], 3));
+        assert_eq!((dish.examples, dish.more), (vec!["pizza".to_owned(), "ramen".to_owned()], Some(1)));
     }
 
     #[test]

@@ -11,7 +11,7 @@ const TITLE_STEPS: usize = 8;
 /// Characters of a value in a title.
 const VALUE_CHARS: usize = 40;
 /// Columns within which a JSON list or object stays on one line.
-const JSON_COLUMNS: usize = 110;
+const JSON_COLUMNS: usize = 120;
 
 /// One line for a skill: `Clock · open, click Alarm, click Add, save`.
 pub(super) fn title(environment: &str, steps: &[SkillStep]) -> String {
@@ -87,10 +87,7 @@ fn argument(arg: &SkillArg) -> String {
         return format!("{} = {value}", arg.field);
     }
     let mut shown: Vec<String> = arg.examples.iter().map(|e| format!("{e:?}")).collect();
-    let hidden = (arg.distinct as usize).saturating_sub(arg.examples.len());
-    if hidden > 0 {
-        shown.push(format!("{hidden} more"));
-    }
+    shown.extend(arg.more.map(|more| format!("{more} more")));
     format!("{} {}: {}", arg.field, arg.kind, shown.join(", "))
 }
 

@@ -1,6 +1,12 @@
 //! Hand-made units for the tests of this module.
 
+use std::sync::LazyLock;
+
+use tracemill_data::artifact::AliasMap;
 use tracemill_data::views::{Unit, UnitAction, UnitKind};
+
+/// The built-in map, whose patterns take a while to compile unoptimised.
+pub static MAP: LazyLock<AliasMap> = LazyLock::new(AliasMap::builtin);
 
 pub fn step(verb: &str) -> UnitAction {
     UnitAction { verb: verb.into(), source_verb: verb.to_uppercase(), ..UnitAction::default() }
