@@ -23,7 +23,10 @@ pub(super) fn spanning_tree(
 ) -> Result<Vec<Edge>, ClusterError> {
     let len = points.len();
     let listed = |point: usize| {
-        neighbours.of(point).iter().map(move |&(squared, other)| Edge::new(point as u32, other, squared, core))
+        neighbours
+            .of(point)
+            .iter()
+            .map(move |&(squared, other)| Edge::new(point as u32, other, squared, core))
     };
     let mut tree = forest(len, (0..len).flat_map(listed).collect());
     if tree.len() + 1 >= len {

@@ -18,7 +18,10 @@ impl Distinct {
         // Adding 0 turns -0 into 0.
         let compare = |&a: &u32, &b: &u32| {
             let pairs = row(a).iter().zip(row(b));
-            pairs.map(|(x, y)| (x + 0.0).total_cmp(&(y + 0.0))).find(|order| order.is_ne()).unwrap_or(a.cmp(&b))
+            pairs
+                .map(|(x, y)| (x + 0.0).total_cmp(&(y + 0.0)))
+                .find(|order| order.is_ne())
+                .unwrap_or(a.cmp(&b))
         };
         let mut sorted: Vec<u32> = (0..units as u32).collect();
         sorted.sort_unstable_by(compare);

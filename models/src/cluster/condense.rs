@@ -39,7 +39,11 @@ impl Condensed {
     /// by itself, which dissolves at its core distance as the units would.
     pub(super) fn new(hierarchy: &Hierarchy, core: &[f64], min_cluster_size: u64, resolution: f64) -> Self {
         let points = hierarchy.points();
-        let root = Cluster { parent: None, birth: 0.0, weight: hierarchy.weights[points + hierarchy.merges.len() - 1] };
+        let root = Cluster {
+            parent: None,
+            birth: 0.0,
+            weight: hierarchy.weights[points + hierarchy.merges.len() - 1],
+        };
         let mut tree = Self { clusters: vec![root], exits: vec![Exit::default(); points] };
         let mut open = vec![(points + hierarchy.merges.len() - 1, 0)];
         while let Some((node, cluster)) = open.pop() {

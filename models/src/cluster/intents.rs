@@ -138,3 +138,138 @@ fn is_one_environment(z: &[f32], dim: usize, cosine: f64) -> bool {
         product >= cosine * norm(squares) * length
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+    use rand_distr::StandardNormal;
+
+    use super::*;
+
+    const DIM: usize = 32;
+
+    /// Unit vectors: `sizes[g]` copies of axis `g`, with normal noise of about the given length.
+    fn groups(seed: u64, sizes: &[usize], noise: f32) -> Vec<f32> {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let mut rows = Vec::new();
+        for (axis, &size) in sizes.iter().enumerate() {
+            for _ in 0..size {
+                let mut row: Vec<f32> = (0..DIM)
+                    .map(|i| {
+                        let shift: f32 = random.sample(StandardNormal);
+                        f32::from(i == axis) + shift * noise / (DIM as f32).sqrt()
+                    })
+                    .collect();
+                let length = row.iter().map(|x| x * x).sum::<f32>().sqrt();
+                row.iter_mut().for_each(|x| *x /= length);
+                rows.append(&mut row);
+            }
+        }
+        rows
+    }
+
+    fn assign(z: &[f32], sub: &[f32]) -> IntentAssignment {
+        intent_groups(z, DIM, sub, DIM, &IntentSettings::default()).unwrap()
+    }
+
+    #[test]
+    fn forty_tight_units_are_one_subgroup() {
+        for seed in 0..20 {
+            for noise in [0.001, 0.05, 0.2, 0.3] {
+                let units = groups(seed, &[40], noise);
+                let found = assign(&units, &units);
+                assert_eq!((found.ig, found.sg), (vec![0; 40], vec![0; 40]), "seed {seed}, noise {noise}");
+                assert!(found.sg_probability.iter().all(|p| *p > 0.0 && *p <= 1.0));
+            }
+        }
+    }
+
+    #[test]
+    fn plain_hdbscan_tears_forty_tight_units() {
+        let torn = |seed: &u64| {
+            let found = hdbscan(&groups(*seed, &[40], 0.2), DIM, &HdbscanSettings::new(3)).unwrap();
+            found.clusters() != 1 || found.labels.contains(&-1)
+        };
+        assert_eq!((0..20).filter(torn).count(), 20, "the rules for subgroups would be idle");
+    }
+
+    #[test]
+    fn identical_units_are_one_subgroup() {
+        let units = groups(0, &[20], 0.0);
+        let found = assign(&units, &units);
+        assert_eq!((found.ig, found.sg, found.sg_probability), (vec![0; 20], vec![0; 20], vec![1.0; 20]));
+    }
+
+    #[test]
+    fn identical_units_are_a_group_among_others() {
+        let mut units = groups(1, &[30, 30], 0.4);
+        units.extend(&groups(0, &[0, 0, 20], 0.0));
+        let found = assign(&units, &units);
+        assert_eq!(found.ig[60..], [found.ig[60]; 20]);
+        assert_eq!(found.sg[60..], [found.sg[60]; 20]);
+        assert!(found.ig[60] >= 0 && found.sg[60] >= 0);
+        assert!(!found.ig[..60].contains(&found.ig[60]));
+    }
+
+    #[test]
+    fn a_few_copies_do_not_tear_a_homogeneous_group() {
+        for seed in 0..20 {
+            let mut units = groups(seed, &[40], 0.2);
+            units.extend_from_within(..DIM);
+            units.extend_from_within(..DIM);
+            units.extend_from_within(..DIM);
+            units.extend_from_within(..DIM);
+            let found = assign(&units, &units);
+            assert_eq!((found.ig, found.sg), (vec![0; 44], vec![0; 44]), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn groups_with_several_modes_split() {
+        // Two groups; the first has three kinds of action, the second one.
+        let z = groups(2, &[36, 30], 0.3);
+        let mut sub = groups(3, &[12, 12, 12], 0.4);
+        sub.extend(groups(4, &[0, 0, 0, 30], 0.4));
+        let found = assign(&z, &sub);
+        assert_eq!(found.ig, [vec![0; 36], vec![1; 30]].concat());
+        assert_eq!(found.sg, [vec![0; 12], vec![1; 12], vec![2; 12], vec![3; 30]].concat());
+    }
+
+    #[test]
+    fn two_sets_of_copies_split() {
+        let found = assign(&groups(0, &[20], 0.0), &groups(0, &[10, 10], 0.0));
+        assert_eq!(found.ig, vec![0; 20]);
+        assert_eq!(found.sg, [vec![0; 10], vec![1; 10]].concat());
+    }
+
+    #[test]
+    fn noise_of_the_groups_has_no_subgroup() {
+        let mut z = groups(5, &[20, 20], 0.1);
+        z.extend(groups(0, &[0, 0, 1, 1], 0.0));
+        let found = assign(&z, &z);
+        assert_eq!((&found.ig[40..], &found.sg[40..]), (&[-1, -1][..], &[-1, -1][..]));
+        assert_eq!(found.sg_probability[40..], [0.0, 0.0]);
+    }
+
+    #[test]
+    fn few_units_are_noise() {
+        let z = groups(0, &[4], 0.1);
+        assert_eq!(assign(&z, &z).sg, [-1; 4]);
+        assert_eq!(assign(&[], &[]), IntentAssignment::default());
+    }
+
+    #[test]
+    fn the_crate_can_assign_too() {
+        let z = groups(6, &[20, 20], 0.1);
+        let settings = IntentSettings::default().with_engine(Engine::Crate);
+        let found = intent_groups(&z, DIM, &z, DIM, &settings).unwrap();
+        assert_eq!(found.ig, assign(&z, &z).ig);
+    }
+
+    #[test]
+    fn matrices_must_describe_the_same_units() {
+        let result = intent_groups(&[1.0; 4], 2, &[1.0; 3], 1, &IntentSettings::default());
+        assert!(matches!(result, Err(ClusterError::Units { latents: 2, subs: 3 })));
+    }
+}

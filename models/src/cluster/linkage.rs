@@ -27,8 +27,10 @@ impl Hierarchy {
         let points = weights.len();
         let mut sets = Sets::new(points);
         let mut node: Vec<usize> = (0..points).collect();
-        let mut hierarchy =
-            Self { merges: Vec::with_capacity(tree.len()), weights: weights.iter().map(|&w| u64::from(w)).collect() };
+        let mut hierarchy = Self {
+            merges: Vec::with_capacity(tree.len()),
+            weights: weights.iter().map(|&w| u64::from(w)).collect(),
+        };
         for edge in tree {
             let (low, high) = (sets.find(edge.low as usize), sets.find(edge.high as usize));
             let (left, right) = (node[low], node[high]);

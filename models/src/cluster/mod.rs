@@ -106,7 +106,11 @@ impl HdbscanSettings {
             return wrong("min_cluster_size", self.min_cluster_size.to_string(), "use 2 or more");
         }
         if self.min_samples() < 1 {
-            return wrong("min_samples", self.min_samples().to_string(), "use 1 or more: the point itself counts");
+            return wrong(
+                "min_samples",
+                self.min_samples().to_string(),
+                "use 1 or more: the point itself counts",
+            );
         }
         if !(self.resolution >= 0.0 && self.resolution.is_finite()) {
             return wrong("resolution", self.resolution.to_string(), "use 0 or a positive distance");
@@ -253,7 +257,8 @@ fn exact(data: &[f32], dim: usize, settings: &HdbscanSettings) -> Result<Cluster
     let tree = boruvka::spanning_tree(&points, &neighbours, &core)?;
     let tree = sweep::minimum_spanning_tree(&points, &neighbours, &core, tree)?;
     // Units that coincide hang together at their core distance.
-    let within: f64 = weights.iter().zip(&core).map(|(&units, core)| f64::from(units - 1) * core.sqrt()).sum();
+    let within: f64 =
+        weights.iter().zip(&core).map(|(&units, core)| f64::from(units - 1) * core.sqrt()).sum();
     let tree_weight = within + tree.iter().map(|edge| edge.squared.sqrt()).sum::<f64>();
 
     let hierarchy = Hierarchy::new(&tree, &weights, settings.resolution);

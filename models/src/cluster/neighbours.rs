@@ -141,7 +141,8 @@ impl<'a> Search<'a> {
 
     fn offer(&self, block: &Range<usize>, mut hits: Vec<Hit>) {
         hits.sort_unstable_by(|x, y| x.0.cmp(&y.0).then(x.2.total_cmp(&y.2)));
-        let mut lists = self.lists[block.start / BLOCK].lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut lists =
+            self.lists[block.start / BLOCK].lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         for hits in hits.chunk_by(|x, y| x.0 == y.0) {
             let point = hits[0].0 as usize;
             self.extend(&mut lists[point - block.start], point, hits);
@@ -156,7 +157,8 @@ impl<'a> Search<'a> {
                 break;
             }
             let entry = (self.points.squared(point, other as usize), other);
-            let place = list.partition_point(|have| have.0.total_cmp(&entry.0).then(have.1.cmp(&entry.1)).is_lt());
+            let place =
+                list.partition_point(|have| have.0.total_cmp(&entry.0).then(have.1.cmp(&entry.1)).is_lt());
             if place == self.per_point {
                 continue;
             }
@@ -170,7 +172,9 @@ impl<'a> Search<'a> {
     }
 
     fn into_lists(self) -> Vec<Neighbour> {
-        let inner = |list: Mutex<Vec<Vec<Neighbour>>>| list.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let inner = |list: Mutex<Vec<Vec<Neighbour>>>| {
+            list.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+        };
         self.lists.into_iter().flat_map(inner).flatten().collect()
     }
 }

@@ -35,8 +35,10 @@ pub(super) fn minimum_spanning_tree(
     }
     let order = leaf_order(len, &tree);
     let bounds = Bounds::new(points, &order)?;
-    let reach: Vec<f32> =
-        order.iter().map(|&point| (neighbours.reach(point as usize) * bounds.squared_scale()) as f32).collect();
+    let reach: Vec<f32> = order
+        .iter()
+        .map(|&point| (neighbours.reach(point as usize) * bounds.squared_scale()) as f32)
+        .collect();
     let blocks = blocks(len);
     let pairs: Vec<(usize, usize)> =
         (0..blocks.len()).flat_map(|a| (a..blocks.len()).map(move |b| (a, b))).collect();
@@ -101,7 +103,8 @@ impl<'a> Sweep<'a> {
         let norm = |position: u32| self.bounds.reduced_norms(position as usize..position as usize + 1)[0];
         let norms: Vec<f32> = columns.iter().map(|&c| norm(c)).collect();
         let limit = |rank: u32| self.weights[rank as usize];
-        let limits: Vec<f32> = columns.iter().map(|&c| limit(heaviest.columns[c as usize - b.start])).collect();
+        let limits: Vec<f32> =
+            columns.iter().map(|&c| limit(heaviest.columns[c as usize - b.start])).collect();
         let mut found = Vec::new();
         for (&row, products) in rows.iter().zip(products.chunks_exact(columns.len())) {
             let own = heaviest.rows[row as usize - a.start];
