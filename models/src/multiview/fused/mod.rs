@@ -27,7 +27,9 @@ const PIECE: usize = 16_384;
 
 /// Whether the kernels take these tensors.
 pub(super) fn takes(tensors: &[&Tensor]) -> bool {
-    tensors.iter().all(|t| t.device().is_cpu() && t.dtype() == DType::F32 && t.is_contiguous() && t.elem_count() > 0)
+    tensors
+        .iter()
+        .all(|t| t.device().is_cpu() && t.dtype() == DType::F32 && t.is_contiguous() && t.elem_count() > 0)
 }
 
 /// The numbers of a contiguous f32 storage.
@@ -46,7 +48,7 @@ fn by_rows(out: &mut [f32], width: usize, task: impl Fn(usize, &mut [f32]) + Syn
 }
 
 /// One f64 for each row, in parallel; summed by the caller in row order.
-fn for_rows(rows: usize, of: impl Fn(usize) -> f64 + Sync) -> Vec<f64> {
+fn for_rows(rows: usize, of: impl Fn(usize) -> f64 + Sync + Send) -> Vec<f64> {
     (0..rows).into_par_iter().with_min_len(16).map(of).collect()
 }
 
