@@ -45,7 +45,8 @@ fn epoch(c: &mut Criterion) {
     let config = TrainConfig { epochs: 1, ..TrainConfig::default() };
     c.bench_function("epoch 4000x384", |b| {
         b.iter(|| {
-            let run = train(&data, &EncoderConfig::default(), &config, None, &mut |_, _| ControlFlow::Continue(()));
+            let run =
+                train(&data, &EncoderConfig::default(), &config, None, &mut |_, _| ControlFlow::Continue(()));
             black_box(run.expect("finite gradients"))
         });
     });

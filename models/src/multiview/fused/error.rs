@@ -31,7 +31,8 @@ impl CustomOp3 for SquaredError {
         weights: &CpuStorage,
         weights_layout: &Layout,
     ) -> Result<(CpuStorage, Shape)> {
-        let (a, b, weights) = (numbers(a, a_layout)?, numbers(b, b_layout)?, numbers(weights, weights_layout)?);
+        let (a, b, weights) =
+            (numbers(a, a_layout)?, numbers(b, b_layout)?, numbers(weights, weights_layout)?);
         let width = a.len() / weights.len();
         let rows = for_rows(weights.len(), |row| {
             let at = row * width..(row + 1) * width;
@@ -69,7 +70,8 @@ impl CustomOp3 for SquaredErrorBackward {
         weights: &CpuStorage,
         weights_layout: &Layout,
     ) -> Result<(CpuStorage, Shape)> {
-        let (a, b, weights) = (numbers(a, a_layout)?, numbers(b, b_layout)?, numbers(weights, weights_layout)?);
+        let (a, b, weights) =
+            (numbers(a, a_layout)?, numbers(b, b_layout)?, numbers(weights, weights_layout)?);
         let width = a.len() / weights.len();
         let mut out = vec![0f32; a.len()];
         by_rows(&mut out, width, |first, rows| {

@@ -23,7 +23,9 @@ pub(in super::super) fn gelu(x: &Tensor, mask: Option<&Tensor>) -> Result<Tensor
 fn masked(out: &mut [f32], mask: Option<&Tensor>) -> Result<()> {
     let Some(mask) = mask else { return Ok(()) };
     let (mask, layout) = mask.storage_and_layout();
-    let candle_core::Storage::Cpu(mask) = &*mask else { candle_core::bail!("gelu: the mask is not on the CPU") };
+    let candle_core::Storage::Cpu(mask) = &*mask else {
+        candle_core::bail!("gelu: the mask is not on the CPU")
+    };
     let mask = numbers(mask, layout)?;
     by_rows(out, 1, |first, rows| {
         for (y, m) in rows.iter_mut().zip(&mask[first..]) {

@@ -27,7 +27,9 @@ const PIECE: usize = 16_384;
 
 /// Whether the kernels take these tensors.
 pub(super) fn takes(tensors: &[&Tensor]) -> bool {
-    tensors.iter().all(|t| t.device().is_cpu() && t.dtype() == DType::F32 && t.is_contiguous() && t.elem_count() > 0)
+    tensors
+        .iter()
+        .all(|t| t.device().is_cpu() && t.dtype() == DType::F32 && t.is_contiguous() && t.elem_count() > 0)
 }
 
 /// The numbers of a contiguous f32 storage.

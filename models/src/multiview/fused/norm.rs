@@ -93,7 +93,8 @@ impl CustomOp3 for LayerNormBackward {
         let width = weight.len();
         let mut out = vec![0f32; x.len()];
         by_rows(&mut out, width, |first, rows| {
-            let inputs = x[first * width..].chunks_exact(width).zip(grad[first * width..].chunks_exact(width));
+            let inputs =
+                x[first * width..].chunks_exact(width).zip(grad[first * width..].chunks_exact(width));
             for (y, (x, grad)) in rows.chunks_exact_mut(width).zip(inputs) {
                 let (mean, scale) = statistics(x, self.eps);
                 if self.weight_gradient {
@@ -176,10 +177,12 @@ impl CustomOp2 for UnitRowsBackward {
         grad: &CpuStorage,
         grad_layout: &Layout,
     ) -> Result<(CpuStorage, Shape)> {
-        let (x, grad, (_, width)) = (numbers(x, layout)?, numbers(grad, grad_layout)?, layout.shape().dims2()?);
+        let (x, grad, (_, width)) =
+            (numbers(x, layout)?, numbers(grad, grad_layout)?, layout.shape().dims2()?);
         let mut out = vec![0f32; x.len()];
         by_rows(&mut out, width, |first, rows| {
-            let inputs = x[first * width..].chunks_exact(width).zip(grad[first * width..].chunks_exact(width));
+            let inputs =
+                x[first * width..].chunks_exact(width).zip(grad[first * width..].chunks_exact(width));
             for (y, (x, grad)) in rows.chunks_exact_mut(width).zip(inputs) {
                 let scale = inverse_norm(x, self.eps);
                 let along = dot(x, grad) * scale * scale;

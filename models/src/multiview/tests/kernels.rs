@@ -14,7 +14,11 @@ fn var(rows: usize, width: usize, seed: u64) -> Tensor {
 
 /// Applies both forms to the same numbers, weighs their output with fixed numbers and compares it
 /// and every input's gradient, to 2e-6 of the largest value.
-fn same(inputs: &[Tensor], form: impl Fn(&[Tensor]) -> Result<Tensor>, reference: impl Fn(&[Tensor]) -> Result<Tensor>) {
+fn same(
+    inputs: &[Tensor],
+    form: impl Fn(&[Tensor]) -> Result<Tensor>,
+    reference: impl Fn(&[Tensor]) -> Result<Tensor>,
+) {
     let run = |dtype, form: &dyn Fn(&[Tensor]) -> Result<Tensor>| {
         let vars: Vec<Var> =
             inputs.iter().map(|x| Var::from_tensor(&x.to_dtype(dtype).unwrap()).unwrap()).collect();
@@ -44,9 +48,11 @@ fn row(width: usize, seed: u64) -> Tensor {
 #[test]
 fn linear_is_the_primitive_one() {
     let inputs = [var(37, 21, 1), var(13, 21, 2), row(13, 3)];
-    same(&inputs, |t| Ok(fused::linear(&t[0], &t[1], &t[2])?), |t| {
-        ops::primitive::linear(&t[0], &t[1], &t[2])
-    });
+    same(
+        &inputs,
+        |t| Ok(fused::linear(&t[0], &t[1], &t[2])?),
+        |t| ops::primitive::linear(&t[0], &t[1], &t[2]),
+    );
 }
 
 #[test]
@@ -62,17 +68,21 @@ fn gelu_is_the_primitive_one() {
     same(&[x.clone()], |t| Ok(fused::gelu(&t[0], None)?), |t| ops::primitive::gelu(&t[0], None));
     let mask = var(300, 70, 2).gt(0f64).unwrap();
     let of = |t: &Tensor| (mask.to_dtype(t.dtype()).unwrap() * 2.0).unwrap();
-    same(&[x], |t| Ok(fused::gelu(&t[0], Some(&of(&t[0])))?), |t| {
-        ops::primitive::gelu(&t[0], Some(&of(&t[0])))
-    });
+    same(
+        &[x],
+        |t| Ok(fused::gelu(&t[0], Some(&of(&t[0])))?),
+        |t| ops::primitive::gelu(&t[0], Some(&of(&t[0]))),
+    );
 }
 
 #[test]
 fn layer_norm_is_the_primitive_one() {
     let inputs = [(var(90, 33, 1) + 3.0).unwrap(), row(33, 2), row(33, 3)];
-    same(&inputs, |t| Ok(fused::layer_norm(&t[0], &t[1], &t[2], 1e-5)?), |t| {
-        ops::primitive::layer_norm(&t[0], &t[1], &t[2], 1e-5)
-    });
+    same(
+        &inputs,
+        |t| Ok(fused::layer_norm(&t[0], &t[1], &t[2], 1e-5)?),
+        |t| ops::primitive::layer_norm(&t[0], &t[1], &t[2], 1e-5),
+    );
 }
 
 #[test]
@@ -84,9 +94,11 @@ fn unit_rows_are_the_primitive_ones() {
 fn squared_error_is_the_primitive_one() {
     let weights = row(40, 3);
     let of = |t: &Tensor| weights.to_dtype(t.dtype()).unwrap();
-    same(&[var(40, 19, 1), var(40, 19, 2)], |t| Ok(fused::squared_error(&t[0], &t[1], &of(&t[0]))?), |t| {
-        ops::primitive::squared_error(&t[0], &t[1], &of(&t[0]))
-    });
+    same(
+        &[var(40, 19, 1), var(40, 19, 2)],
+        |t| Ok(fused::squared_error(&t[0], &t[1], &of(&t[0]))?),
+        |t| ops::primitive::squared_error(&t[0], &t[1], &of(&t[0])),
+    );
 }
 
 #[test]
@@ -94,9 +106,11 @@ fn contrast_is_the_primitive_one() {
     for (n, include_self) in [(2, false), (2, true), (150, false), (150, true)] {
         let inputs = [1, 2].map(|seed| ops::unit_rows(&var(n, 16, seed)).unwrap().detach());
         for tau in [0.1, 0.01] {
-            same(&inputs, |t| Ok(fused::contrast(&t[0], &t[1], tau, include_self)?), |t| {
-                ops::primitive::contrast(&t[0], &t[1], tau, include_self)
-            });
+            same(
+                &inputs,
+                |t| Ok(fused::contrast(&t[0], &t[1], tau, include_self)?),
+                |t| ops::primitive::contrast(&t[0], &t[1], tau, include_self),
+            );
         }
     }
 }
