@@ -12,8 +12,9 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::{EmbedError, Embedder, check_not_empty, normalise};
 
-/// Texts in one forward pass. Sorted texts make small batches as well filled as large ones, and small ones stay in
-/// the processor's cache.
+/// Texts in one forward pass. Sorted texts fill small batches as well as large ones. On two cores, batches of 16 in
+/// parallel were a fifth faster than one batch after the other with candle's own threads, and faster than batches of
+/// 2 or 32. Part of what the last bits of a vector depend on.
 const BATCH: usize = 16;
 
 /// Settings of [`BertEmbedder`].

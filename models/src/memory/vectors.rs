@@ -6,8 +6,7 @@ use rayon::prelude::*;
 
 use super::{MemoryError, UnitHit};
 
-/// Independent partial sums of a dot product: two SSE registers' worth each for two chains, and the loop that the
-/// compiler turns into vector instructions on every target.
+/// Independent partial sums of a dot product: enough to fill the vector units of every target.
 const LANES: usize = 16;
 /// Rows that one task scans: large enough to hide the scheduling, small enough to share out.
 const BLOCK_ROWS: usize = 2048;
@@ -25,7 +24,14 @@ pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
         }
     }
     let rest: f32 = a_rest.iter().zip(b_rest).map(|(x, y)| x * y).sum();
-    sums.iter().sum::<f32>() + rest
+    sum(sums) + rest
+}
+
+/// Adds the lanes in halves, which leaves them in vector registers.
+fn sum(lanes: [f32; LANES]) -> f32 {
+    let eight: [f32; 8] = std::array::from_fn(|i| lanes[i] + lanes[i + 8]);
+    let four: [f32; 4] = std::array::from_fn(|i| eight[i] + eight[i + 4]);
+    (four[0] + four[2]) + (four[1] + four[3])
 }
 
 /// Nearest first; equal cosines by unit.
