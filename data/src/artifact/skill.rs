@@ -1,4 +1,4 @@
-//! `R/skills/`: parameterised skill schemas ("skill hints", IntentCUA section 3.2).
+//! `R/skills/`: parameterised skill schemas ("skill hints", `IntentCUA` section 3.2).
 
 use serde::{Deserialize, Serialize};
 

@@ -361,5 +361,5 @@ fn compile(pattern: &str, key: &'static str, line: usize, place: String) -> Resu
 
 /// Line of a spanned value, from 1.
 fn line_of<T>(text: &str, value: &Spanned<T>) -> usize {
-    1 + text.as_bytes()[..value.span().start].iter().filter(|b| **b == b'\n').count()
+    1 + text[..value.span().start].matches('\n').count()
 }
