@@ -2,9 +2,9 @@
 
 /// `run`: the demo, resume, determinism.
 mod flow;
-/// Shared helpers: the program, folders, comparison.
-mod support;
 /// The commands that the README shows.
 mod readme;
 /// Real data, where it lies beside the checkout.
 mod real_data;
+/// Shared helpers: the program, folders, comparison.
+mod support;

@@ -38,7 +38,16 @@ fn the_tour_works_after_the_demo() {
     // The demo itself, as the first command runs it, but smaller: tests are not optimised.
     ok(
         dir.path(),
-        &["run", "demo", "--run", "runs/demo", "--set", "sample.episodes=80", "--set", "encode.train.epochs=10"],
+        &[
+            "run",
+            "demo",
+            "--run",
+            "runs/demo",
+            "--set",
+            "sample.episodes=80",
+            "--set",
+            "encode.train.epochs=10",
+        ],
     );
     for words in commands("tour") {
         run(dir.path(), &words);

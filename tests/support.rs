@@ -43,7 +43,8 @@ pub fn contents(folder: &Path) -> BTreeMap<String, String> {
     let mut files = BTreeMap::new();
     for entry in walkdir::WalkDir::new(folder) {
         let entry = entry.expect("a readable folder");
-        let name = entry.path().strip_prefix(folder).expect("below the folder").to_string_lossy().into_owned();
+        let name =
+            entry.path().strip_prefix(folder).expect("below the folder").to_string_lossy().into_owned();
         if entry.file_type().is_file() && !name.ends_with("timing.json") && !name.contains("tfevents") {
             let bytes = std::fs::read(entry.path()).expect("a readable file");
             files.insert(name, blake3::hash(&bytes).to_hex().to_string());

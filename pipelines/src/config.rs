@@ -26,7 +26,9 @@ pub fn resolve(file: Option<&Path>, overrides: &[String]) -> Result<Settings> {
         let (key, text) =
             item.split_once('=').with_context(|| format!("--set {item}: expected key=value"))?;
         let value = parse_value(text);
-        let nested = key.rsplit('.').fold(value, |inner, part| Value::Object([(part.to_owned(), inner)].into_iter().collect()));
+        let nested = key
+            .rsplit('.')
+            .fold(value, |inner, part| Value::Object([(part.to_owned(), inner)].into_iter().collect()));
         overlay(&mut resolved, nested, "").with_context(|| format!("--set {item}"))?;
     }
     serde_json::from_value(resolved).context("settings")
@@ -58,8 +60,7 @@ fn overlay(base: &mut Value, new: Value, path: &str) -> Result<()> {
             bail!("`{path}` is a table of settings ({}), not {other}", keys(base))
         }
         (slot, value) => {
-            let same_kind = slot.is_null()
-                || std::mem::discriminant(slot) == std::mem::discriminant(&value);
+            let same_kind = slot.is_null() || std::mem::discriminant(slot) == std::mem::discriminant(&value);
             if !same_kind {
                 bail!("`{path}`: expected a value like {slot}, found {value}");
             }

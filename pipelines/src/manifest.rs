@@ -89,9 +89,9 @@ pub fn hash_folder(folder: &Path, prefix: &str) -> Result<Vec<FileHash>> {
 /// When the file is there and cannot be read.
 pub fn read(path: &Path) -> Result<Option<Manifest>> {
     match std::fs::read_to_string(path) {
-        Ok(text) => serde_json::from_str(&text)
-            .map(Some)
-            .with_context(|| format!("{}: not a manifest; delete the folder and run the stage again", path.display())),
+        Ok(text) => serde_json::from_str(&text).map(Some).with_context(|| {
+            format!("{}: not a manifest; delete the folder and run the stage again", path.display())
+        }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("{}", path.display())),
     }

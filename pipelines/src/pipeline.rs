@@ -25,10 +25,8 @@ const STAGES: [(&str, StageFn); 9] = [
     ("report", stage::report::run),
 ];
 
-const BUILT_IN: [(&str, &str); 2] = [
-    ("demo", include_str!("../recipes/demo.toml")),
-    ("intents", include_str!("../recipes/intents.toml")),
-];
+const BUILT_IN: [(&str, &str); 2] =
+    [("demo", include_str!("../recipes/demo.toml")), ("intents", include_str!("../recipes/intents.toml"))];
 
 /// Reads a recipe: a file, or a built-in one by name.
 ///
@@ -57,7 +55,9 @@ pub fn plan(settings: &Settings, from: Option<&str>, only: Option<&str>) -> Resu
     let mut stages = Vec::new();
     for name in &settings.stages {
         let found = known.iter().find(|k| *k == name);
-        stages.push(*found.with_context(|| format!("unknown stage `{name}`; known stages: {}", known.join(", ")))?);
+        stages.push(
+            *found.with_context(|| format!("unknown stage `{name}`; known stages: {}", known.join(", ")))?,
+        );
     }
     if stages.is_empty() {
         bail!("the recipe names no stage: add `stages = [\"ingest\", …]`");

@@ -10,7 +10,9 @@ pub fn bar(stage: &'static str, what: &str, total: Option<u64>) -> ProgressBar {
             ProgressBar::new(total),
             "{prefix:>8} [{bar:32}] {human_pos}/{human_len} {msg} · {per_sec} · {eta} left",
         ),
-        None => (ProgressBar::new_spinner(), "{prefix:>8} {spinner} {human_pos} {msg} · {per_sec} · {elapsed}"),
+        None => {
+            (ProgressBar::new_spinner(), "{prefix:>8} {spinner} {human_pos} {msg} · {per_sec} · {elapsed}")
+        }
     };
     bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.set_prefix(stage);

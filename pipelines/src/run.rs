@@ -243,7 +243,8 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
 /// Names the file.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder).with_context(|| format!("{}", folder.display()))?;
+    let mut file =
+        tempfile::NamedTempFile::new_in(folder).with_context(|| format!("{}", folder.display()))?;
     std::io::Write::write_all(&mut file, bytes).with_context(|| format!("{}", path.display()))?;
     file.persist(path).with_context(|| format!("{}", path.display()))?;
     Ok(())

@@ -133,7 +133,12 @@ pub struct ClusterSection {
 
 impl Default for ClusterSection {
     fn default() -> Self {
-        Self { engine: "exact".to_owned(), ig_min_cluster_size: 5, sg_min_cluster_size: 3, representatives: 10 }
+        Self {
+            engine: "exact".to_owned(),
+            ig_min_cluster_size: 5,
+            sg_min_cluster_size: 3,
+            representatives: 10,
+        }
     }
 }
 
@@ -186,7 +191,9 @@ pub fn device(name: &str) -> Result<Device> {
     match name {
         "cpu" => Ok(Device::Cpu),
         "cuda" if cfg!(feature = "cuda") => Ok(Device::new_cuda(0)?),
-        "cuda" => bail!("this build has no CUDA: see README, section GPU (cargo build --release --features cuda)"),
+        "cuda" => {
+            bail!("this build has no CUDA: see README, section GPU (cargo build --release --features cuda)")
+        }
         other => bail!("unknown device `{other}`; known: cpu, cuda"),
     }
 }

@@ -144,7 +144,11 @@ fn load_vectors(run: &Run) -> Result<(Keyed, usize)> {
             continue;
         }
         if dim != 0 && dim != vectors.dim {
-            bail!("{}: {} values a vector, the other views {dim}; run `embed` again", path.display(), vectors.dim);
+            bail!(
+                "{}: {} values a vector, the other views {dim}; run `embed` again",
+                path.display(),
+                vectors.dim
+            );
         }
         dim = vectors.dim;
         for (i, id) in vectors.ids.iter().enumerate() {

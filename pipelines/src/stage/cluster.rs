@@ -123,7 +123,11 @@ fn tags(run: &Run, ids: &[String]) -> Result<(Vec<String>, Vec<String>)> {
         by_id.extend(batch?.into_iter().map(|u| (u.unit_id, (u.env_tag, u.act_tag))));
     }
     ids.iter()
-        .map(|id| by_id.remove(id).with_context(|| format!("unit {id} has latents but is not in units/units.parquet")))
+        .map(|id| {
+            by_id
+                .remove(id)
+                .with_context(|| format!("unit {id} has latents but is not in units/units.parquet"))
+        })
         .collect::<Result<Vec<_>>>()
         .map(|pairs| pairs.into_iter().unzip())
 }

@@ -45,7 +45,9 @@ pub fn open(section: &EmbedSection, device_name: &str) -> Result<Box<dyn Embedde
         "minilm" => {
             let folder = match &section.model_dir {
                 Some(folder) => folder.clone(),
-                None => cache_dir().context("no cache folder: set embed.model_dir")?.join("models/all-MiniLM-L6-v2"),
+                None => cache_dir()
+                    .context("no cache folder: set embed.model_dir")?
+                    .join("models/all-MiniLM-L6-v2"),
             };
             let settings = BertSettings { max_tokens: section.max_tokens };
             Ok(Box::new(BertEmbedder::load(&folder, settings, &device(device_name)?)?))

@@ -137,8 +137,15 @@ impl EpochLog {
     }
 
     fn plot(&mut self, row: &Value) -> Result<()> {
-        let names = ["train_total", "held_out_total", "train_contrastive", "train_prediction", "train_reconstruction"];
-        let values: Vec<(&str, f64)> = names.iter().filter_map(|name| Some((*name, row[*name].as_f64()?))).collect();
+        let names = [
+            "train_total",
+            "held_out_total",
+            "train_contrastive",
+            "train_prediction",
+            "train_reconstruction",
+        ];
+        let values: Vec<(&str, f64)> =
+            names.iter().filter_map(|name| Some((*name, row[*name].as_f64()?))).collect();
         self.board.scalars(row["epoch"].as_u64().unwrap_or_default(), &values)
     }
 

@@ -35,7 +35,13 @@ pub struct Quality {
 }
 
 /// Measures subgroups in the space of `latents`.
-pub fn quality(latents: &UnitLatents, ig: &[i32], sg: &[i32], env_tags: &[String], act_tags: &[String]) -> Quality {
+pub fn quality(
+    latents: &UnitLatents,
+    ig: &[i32],
+    sg: &[i32],
+    env_tags: &[String],
+    act_tags: &[String],
+) -> Quality {
     let count = |labels: &[i32]| labels.iter().max().map_or(0, |&l| (l + 1) as usize);
     Quality {
         intent_groups: count(ig),
@@ -81,8 +87,15 @@ pub fn encoder(settings: &Settings, args: &EncoderEvalArgs) -> Result<()> {
 
 /// Raw embeddings: the views concatenated, clustered in the same two levels.
 fn baseline(settings: &Settings, views: &UnitViews) -> Result<Trial> {
-    let latents = UnitLatents { fused: views.raw(&[0, 1, 2]), subgroup: views.raw(&[1, 2]), dim: 3 * views.dim };
-    let found = intent_groups(&latents.fused, 3 * views.dim, &latents.subgroup, 2 * views.dim, &intent_settings(settings))?;
+    let latents =
+        UnitLatents { fused: views.raw(&[0, 1, 2]), subgroup: views.raw(&[1, 2]), dim: 3 * views.dim };
+    let found = intent_groups(
+        &latents.fused,
+        3 * views.dim,
+        &latents.subgroup,
+        2 * views.dim,
+        &intent_settings(settings),
+    )?;
     let quality = quality(&latents, &found.ig, &found.sg, &views.env_tags, &views.act_tags);
     Ok(Trial { variant: "Raw embeddings, concatenated".to_owned(), seed: settings.seed, quality })
 }
@@ -94,8 +107,13 @@ fn trial(settings: &Settings, views: &UnitViews, variant: LossVariant, seed: u64
     let data = views.train_data(&device)?;
     let outcome = train(&data, &model, &config, None, &mut |_, _| ControlFlow::Continue(()))?;
     let latents = encode(&outcome.encoder, &data.units)?;
-    let found =
-        intent_groups(&latents.fused, latents.dim, &latents.subgroup, latents.dim, &intent_settings(settings))?;
+    let found = intent_groups(
+        &latents.fused,
+        latents.dim,
+        &latents.subgroup,
+        latents.dim,
+        &intent_settings(settings),
+    )?;
     let quality = quality(&latents, &found.ig, &found.sg, &views.env_tags, &views.act_tags);
     Ok(Trial { variant: variant.title().to_owned(), seed, quality })
 }
@@ -125,7 +143,13 @@ fn over_seeds(values: impl Iterator<Item = Option<f64>>) -> String {
 
 fn print_tables(trials: &[Trial], units: usize) {
     let mut rows = table::Table::new(&[
-        "loss variant", "separation ↑", "ENV purity ↑", "ACT purity ↑", "noise", "IG", "SG",
+        "loss variant",
+        "separation ↑",
+        "ENV purity ↑",
+        "ACT purity ↑",
+        "noise",
+        "IG",
+        "SG",
     ]);
     let mut names: Vec<&str> = trials.iter().map(|t| t.variant.as_str()).collect();
     names.dedup();
@@ -135,7 +159,11 @@ fn print_tables(trials: &[Trial], units: usize) {
         seeds = seeds.max(of.len());
         let purity = |part: fn(&Quality) -> &Purity| {
             let within = over_seeds(of.iter().map(|q| part(q).std));
-            format!("{} ({})", over_seeds(of.iter().map(|q| part(q).mean)), within.split(' ').next().unwrap_or("–"))
+            format!(
+                "{} ({})",
+                over_seeds(of.iter().map(|q| part(q).mean)),
+                within.split(' ').next().unwrap_or("–")
+            )
         };
         rows.row(&[
             name,

@@ -79,10 +79,14 @@ impl Lineage<'_> {
     }
 
     fn skill(&self, id: &str) -> Result<Value> {
-        let skills: Vec<Skill> = self.rows("skills/skills.parquet", "induce", |s: &Skill| s.skill_id == id)?;
-        let skill = skills.into_iter().next().with_context(|| format!("skill {id}: not in skills/skills.parquet"))?;
+        let skills: Vec<Skill> =
+            self.rows("skills/skills.parquet", "induce", |s: &Skill| s.skill_id == id)?;
+        let skill =
+            skills.into_iter().next().with_context(|| format!("skill {id}: not in skills/skills.parquet"))?;
         let mut shown: Vec<&str> = vec![skill.medoid_unit_id.as_str()];
-        shown.extend(skill.representative_unit_ids.iter().map(String::as_str).filter(|u| *u != skill.medoid_unit_id));
+        shown.extend(
+            skill.representative_unit_ids.iter().map(String::as_str).filter(|u| *u != skill.medoid_unit_id),
+        );
         shown.truncate(SHOWN_MEMBERS);
         Ok(json!({
             "skill": skill.skill_id,
@@ -96,7 +100,8 @@ impl Lineage<'_> {
     }
 
     fn subgroup(&self, sg: i32) -> Result<Value> {
-        let members: Vec<IntentRow> = self.rows("intents/units.parquet", "cluster", |r: &IntentRow| r.sg == sg)?;
+        let members: Vec<IntentRow> =
+            self.rows("intents/units.parquet", "cluster", |r: &IntentRow| r.sg == sg)?;
         if members.is_empty() {
             bail!("subgroup sg{sg}: no unit of the run is in it");
         }
@@ -167,7 +172,9 @@ fn source_step(step: &StepRow) -> String {
 }
 
 fn step_text(step: &tracemill_data::artifact::SkillStep) -> String {
-    let shown = |a: &tracemill_data::artifact::SkillArg| format!("{}={}", a.field, a.value.as_ref().unwrap_or(&a.kind));
+    let shown = |a: &tracemill_data::artifact::SkillArg| {
+        format!("{}={}", a.field, a.value.as_ref().unwrap_or(&a.kind))
+    };
     let args: Vec<String> = step.args.iter().map(shown).collect();
     format!("{}({})", step.verb, args.join(", "))
 }

@@ -146,7 +146,9 @@ fn ingest_source(settings: &Settings, source: &Source, writers: &mut Writers) ->
             .par_iter()
             .map(|item| {
                 let mut records = Vec::new();
-                source.adapter.read(&source.input, item, settings.ingest.adapter_options(), &mut |r| records.push(r));
+                source
+                    .adapter
+                    .read(&source.input, item, settings.ingest.adapter_options(), &mut |r| records.push(r));
                 records
             })
             .collect();

@@ -94,7 +94,11 @@ fn build(run: &Run, draft: &mut Draft) -> Result<()> {
             centroid: entry.centroid,
             size: entry.size as u32,
             support: entry.support as u32,
-            representative_unit_ids: entry.representatives.iter().map(|&r| units[r].unit_id.clone()).collect(),
+            representative_unit_ids: entry
+                .representatives
+                .iter()
+                .map(|&r| units[r].unit_id.clone())
+                .collect(),
         })
         .collect();
     let traces = traces(run, &units, &rows)?;
@@ -112,8 +116,11 @@ fn build(run: &Run, draft: &mut Draft) -> Result<()> {
 fn traces(run: &Run, units: &[IntentRow], rows: &[MemoryRow]) -> Result<Vec<TraceRow>> {
     let wanted: std::collections::HashSet<&str> =
         rows.iter().flat_map(|r| &r.representative_unit_ids).map(String::as_str).collect();
-    let latents: HashMap<&str, &Vec<f32>> =
-        units.iter().filter(|u| wanted.contains(u.unit_id.as_str())).map(|u| (u.unit_id.as_str(), &u.z)).collect();
+    let latents: HashMap<&str, &Vec<f32>> = units
+        .iter()
+        .filter(|u| wanted.contains(u.unit_id.as_str()))
+        .map(|u| (u.unit_id.as_str(), &u.z))
+        .collect();
     let mut traces = Vec::new();
     for batch in read_batches::<Unit>(&run.path("units/units.parquet"))? {
         for unit in batch? {
@@ -193,7 +200,8 @@ impl Memory {
     /// The longest known application or site that the text names as a word of its own.
     fn named_environment(&self, text: &str) -> Option<&str> {
         let padded = |s: &str| {
-            let words: String = s.to_lowercase().chars().map(|c| if c.is_alphanumeric() { c } else { ' ' }).collect();
+            let words: String =
+                s.to_lowercase().chars().map(|c| if c.is_alphanumeric() { c } else { ' ' }).collect();
             format!(" {} ", words.split_whitespace().collect::<Vec<_>>().join(" "))
         };
         let text = padded(text);
@@ -217,7 +225,8 @@ fn prototype(encoder: &Encoder, embedder: &dyn Embedder, text: &str, env: Option
         };
         Ok(Tensor::from_vec(values, (1, dim), &Device::Cpu)?)
     };
-    let batch = ViewBatch::new([row(env)?, row(None)?, row(Some(text))?], vec![[env.is_some(), false, true]])?;
+    let batch =
+        ViewBatch::new([row(env)?, row(None)?, row(Some(text))?], vec![[env.is_some(), false, true]])?;
     Ok(encoder.encode(&batch)?.fused_unit.flatten_all()?.to_vec1()?)
 }
 
@@ -244,7 +253,9 @@ pub fn query(settings: &Settings, args: &QueryArgs) -> Result<()> {
         hits.iter().map(|hit| hit_json(&memory, hit)).collect()
     };
     if args.json {
-        table::print(&serde_json::to_string_pretty(&json!({ "query": args.text, "environment": env, "results": answer }))?);
+        table::print(&serde_json::to_string_pretty(
+            &json!({ "query": args.text, "environment": env, "results": answer }),
+        )?);
     } else {
         print_answer(&answer, args.greedy);
     }
@@ -261,7 +272,8 @@ fn embedder_of(run: &Run) -> Result<EmbedSection> {
 
 fn hit_json(memory: &Memory, hit: &SubgroupHit) -> Value {
     let skills: Vec<&Skill> = memory.skills.iter().filter(|s| s.sg == hit.sg).collect();
-    let traces: Vec<Value> = hit.units.iter().map(|unit| trace_json(&memory.traces[unit.unit], unit)).collect();
+    let traces: Vec<Value> =
+        hit.units.iter().map(|unit| trace_json(&memory.traces[unit.unit], unit)).collect();
     json!({
         "ig": hit.ig, "sg": hit.sg, "score": hit.score, "gate_score": hit.gate_score, "support": hit.support,
         "skills": skills, "traces": traces,
@@ -284,7 +296,12 @@ fn greedy(run: &Run, settings: &Settings, z: &[f32], top: usize) -> Result<Vec<V
     let wanted: HashMap<&str, &UnitHit> = hits.iter().map(|h| (units[h.unit].unit_id.as_str(), h)).collect();
     let mut texts: HashMap<String, Unit> = HashMap::new();
     for batch in read_batches::<Unit>(&run.require("units/units.parquet", "label")?)? {
-        texts.extend(batch?.into_iter().filter(|u| wanted.contains_key(u.unit_id.as_str())).map(|u| (u.unit_id.clone(), u)));
+        texts.extend(
+            batch?
+                .into_iter()
+                .filter(|u| wanted.contains_key(u.unit_id.as_str()))
+                .map(|u| (u.unit_id.clone(), u)),
+        );
     }
     let row = |hit: &UnitHit| {
         let (intent, unit) = (&units[hit.unit], texts.get(&units[hit.unit].unit_id)?);
@@ -312,7 +329,11 @@ fn print_answer(results: &[Value], greedy: bool) {
             &result["ig"].to_string(),
             &result["sg"].to_string(),
             &title,
-            &format!("{}: {}", trace["env"].as_str().unwrap_or("–"), trace["description"].as_str().unwrap_or_default()),
+            &format!(
+                "{}: {}",
+                trace["env"].as_str().unwrap_or("–"),
+                trace["description"].as_str().unwrap_or_default()
+            ),
         ]);
     }
     table::print(&rows.to_string());

@@ -42,7 +42,8 @@ pub fn run(settings: &Settings, run: &Run) -> Result<Report> {
 
 fn page(settings: &Settings, run: &Run, draft: &mut Draft) -> Result<()> {
     let text = |name: &str| std::fs::read_to_string(run.path(name)).with_context(|| name.to_owned());
-    let skills: Vec<Skill> = serde_json::from_str(&text("skills/skills.json")?).context("skills/skills.json")?;
+    let skills: Vec<Skill> =
+        serde_json::from_str(&text("skills/skills.json")?).context("skills/skills.json")?;
     let intents: Vec<IntentRow> = read_table(&run.path("intents/units.parquet"))?;
     let quality: Value = serde_json::from_str(&text("intents/quality.json")?)?;
     let counts = stage_counts(run)?;

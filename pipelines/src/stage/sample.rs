@@ -55,7 +55,8 @@ pub fn run(settings: &Settings, run: &Run) -> Result<Report> {
 /// # Errors
 /// A folder that holds something, or cannot be written.
 pub fn standalone(settings: &Settings, out: &Path) -> Result<()> {
-    if out.exists() && std::fs::read_dir(out).with_context(|| format!("{}", out.display()))?.next().is_some() {
+    if out.exists() && std::fs::read_dir(out).with_context(|| format!("{}", out.display()))?.next().is_some()
+    {
         bail!("{} is not empty: give a new folder", out.display());
     }
     let sim = sim_settings(settings)?;

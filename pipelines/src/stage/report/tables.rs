@@ -55,7 +55,9 @@ pub fn value_counts(path: &Path, column: &str, top: u32) -> Result<Vec<(String, 
     Ok(names
         .iter()
         .zip(rows.iter())
-        .map(|(name, rows)| (name.filter(|n| !n.is_empty()).unwrap_or("(none)").to_owned(), rows.unwrap_or_default()))
+        .map(|(name, rows)| {
+            (name.filter(|n| !n.is_empty()).unwrap_or("(none)").to_owned(), rows.unwrap_or_default())
+        })
         .collect())
 }
 
@@ -88,7 +90,9 @@ struct ArgCard {
 /// The best supported skills.
 pub fn top_skills(skills: &[Skill], top: usize) -> Vec<SkillCard> {
     let mut order: Vec<&Skill> = skills.iter().filter(|s| !s.steps.is_empty()).collect();
-    order.sort_by(|a, b| b.support.cmp(&a.support).then_with(|| a.sg.cmp(&b.sg)).then_with(|| a.rank.cmp(&b.rank)));
+    order.sort_by(|a, b| {
+        b.support.cmp(&a.support).then_with(|| a.sg.cmp(&b.sg)).then_with(|| a.rank.cmp(&b.rank))
+    });
     order.into_iter().take(top).map(card).collect()
 }
 
