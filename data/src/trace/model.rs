@@ -176,7 +176,7 @@ pub struct Episode {
     pub instruction: String,
     /// Applications or sites the source lists for the whole episode.
     pub apps: Vec<String>,
-    /// The source's own grouping: GUI-Odyssey's category, Mind2Web's domain.
+    /// The source's own grouping: GUI-Odyssey's category, `Mind2Web`'s domain.
     pub domain: Option<String>,
     /// How it ended.
     pub outcome: Outcome,

@@ -15,7 +15,7 @@ pub struct SubgroupEntry {
     pub ig: i32,
     /// Subgroup, unique across the run.
     pub sg: i32,
-    /// Mean of the members' latents, of norm 1 (the paper's c_SG).
+    /// Mean of the members' latents, of norm 1 (the paper's `c_SG`).
     pub centroid: Vec<f32>,
     /// Number of members.
     pub size: usize,

@@ -26,7 +26,7 @@ pub fn adjusted_rand_index<A: Ord, B: Ord>(a: &[A], b: &[B]) -> Option<f64> {
     if all <= 0.0 {
         return Some(1.0);
     }
-    let (expected, most) = (in_a * in_b / all, (in_a + in_b) / 2.0);
+    let (expected, most) = (in_a * in_b / all, f64::midpoint(in_a, in_b));
     Some(if (most - expected).abs() < f64::EPSILON * most.max(1.0) {
         1.0
     } else {

@@ -10,7 +10,7 @@
 //! * `train`: the loop, early stopping, exact resume; `checkpoint`: its state as safetensors
 //! * `ablate`: the four loss variants of tables 3 and 4, and the untrained baseline
 //!
-//! Departures from the paper: the inner product of Eq. 3 is the cosine (LayerNorm makes
+//! Departures from the paper: the inner product of Eq. 3 is the cosine (`LayerNorm` makes
 //! `‖z‖² ≈ 256`, which over τ = 0.1 would be in the thousands); an absent view is left out of every
 //! mean instead of being filled with zeros; the middle slot holds A or K, so that appendix A's six
 //! predictors are one for each ordered pair of slots.

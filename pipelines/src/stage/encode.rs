@@ -127,7 +127,7 @@ impl EpochLog {
         let line = row.to_string();
         append(&self.work.join("metrics.jsonl"), &line)?;
         self.lines.push(line);
-        if metrics.epoch % CHECKPOINT_EVERY == 0 {
+        if metrics.epoch.is_multiple_of(CHECKPOINT_EVERY) {
             let path = self.work.join("checkpoint.safetensors");
             write_atomically(&path, &checkpoint.to_safetensors()?)?;
             // Lines after the checkpoint would be written twice by a resumed run.

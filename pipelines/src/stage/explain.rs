@@ -138,7 +138,7 @@ impl Lineage<'_> {
             "episode": episode.episode_id,
             "task": episode.instruction,
             "source": source_text(episode),
-            "steps": steps.iter().map(|s| source_step(s)).collect::<Vec<_>>(),
+            "steps": steps.iter().map(source_step).collect::<Vec<_>>(),
         }))
     }
 
