@@ -1,7 +1,6 @@
 //! Skills as text and as JSON that a person likes to read.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use serde_json::Value;
 use tracemill_data::artifact::{Skill, SkillArg, SkillStep};
@@ -55,19 +54,15 @@ fn short(arg: &SkillArg) -> String {
 /// A skill as a few lines of plain text: title, support, numbered steps with their arguments and
 /// examples, what was removed, where it comes from.
 pub fn to_text(skill: &Skill) -> String {
-    let mut text = format!("{}  {}\n", skill.skill_id, skill.title);
-    let mut line = |args: std::fmt::Arguments| {
-        text.write_fmt(args).expect("writing to a string cannot fail");
-        text.push('\n');
-    };
-    line(format_args!(
+    let mut lines = vec![format!("{}  {}", skill.skill_id, skill.title)];
+    lines.push(format!(
         "  supported by {} of {} units · intent group {} · alias map {}",
         skill.support, skill.members, skill.ig, skill.alias_map
     ));
     for (number, step) in skill.steps.iter().enumerate() {
         let args: Vec<String> = step.args.iter().map(argument).collect();
         let head = format!("  {:>2}. {:<12} {}", number + 1, step.verb, args.join("; "));
-        line(format_args!("{}", head.trim_end()));
+        lines.push(head.trim_end().to_owned());
     }
     let mut removed: BTreeMap<&str, usize> = BTreeMap::new();
     for step in &skill.removed_steps {
@@ -75,10 +70,10 @@ pub fn to_text(skill: &Skill) -> String {
     }
     if !removed.is_empty() {
         let counts: Vec<String> = removed.iter().map(|(rule, n)| format!("{n} {rule}")).collect();
-        line(format_args!("  left out: {}", counts.join(", ")));
+        lines.push(format!("  left out: {}", counts.join(", ")));
     }
-    line(format_args!("  for example: {}", skill.representative_unit_ids.join(", ")));
-    text
+    lines.push(format!("  for example: {}", skill.representative_unit_ids.join(", ")));
+    lines.join("\n") + "\n"
 }
 
 /// `target = Save`, or `text <query>: "pizza", "sushi", 3 more`.
@@ -93,6 +88,9 @@ fn argument(arg: &SkillArg) -> String {
 
 /// `skills.json`: a list of skills in which whatever fits into a line stays on it. Absent values are
 /// left out.
+///
+/// # Panics
+/// Never: a skill holds nothing that JSON can't.
 pub fn to_pretty_json(skills: &[Skill]) -> String {
     let value = serde_json::to_value(skills).expect("skills hold strings, integers and lists only");
     let mut text = String::new();
