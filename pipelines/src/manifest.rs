@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -73,7 +74,6 @@ pub fn hash_folder(folder: &Path, prefix: &str) -> Result<Vec<FileHash>> {
         }
     }
     // Corpora are many small files: hashing them in parallel is what makes a re-run quick.
-    use rayon::prelude::*;
     files
         .into_par_iter()
         .map(|path| {
