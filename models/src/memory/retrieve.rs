@@ -1,4 +1,4 @@
-//! Two-level retrieval: gate by intent group, rank subgroups by centroid (IntentCUA, sections 3.2 and 4.1).
+//! Two-level retrieval: gate by intent group, rank subgroups by centroid (`IntentCUA`, sections 3.2 and 4.1).
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
@@ -15,7 +15,7 @@ pub struct SubgroupEntry {
     pub ig: i32,
     /// Subgroup, unique across the run.
     pub sg: i32,
-    /// Mean of the members' latents, of norm 1 (the paper's c_SG).
+    /// Mean of the members' latents, of norm 1 (the paper's `c_SG`).
     pub centroid: Vec<f32>,
     /// Number of members.
     pub size: usize,
