@@ -23,7 +23,9 @@ fn search(c: &mut Criterion) {
     let mut rows: Vec<f32> = (0..20_000 * DIM).map(|_| rng.random_range(-1.0..1.0)).collect();
     for row in rows.chunks_exact_mut(DIM) {
         let norm = row.iter().map(|x| x * x).sum::<f32>().sqrt();
-        row.iter_mut().for_each(|x| *x /= norm);
+        for x in row {
+            *x /= norm;
+        }
     }
     let query = rows[..DIM].to_vec();
     let index = UnitIndex::build(rows, DIM, IndexSettings::default()).expect("the rows are unit vectors");

@@ -1,6 +1,6 @@
 //! Text embedders: from the text of a view to a vector.
 //!
-//! The paper embeds every view with a frozen text embedder before its multi-view encoder sees it (IntentCUA,
+//! The paper embeds every view with a frozen text embedder before its multi-view encoder sees it (`IntentCUA`,
 //! section 3.1). Two are built in: [`HashEmbedder`], which needs no weights, and [`BertEmbedder`], which runs any
 //! sentence-transformers folder of the BERT family. [`CacheMap`] keeps what was embedded once.
 

@@ -196,7 +196,9 @@ mod tests {
             .collect();
         for row in rows.chunks_exact_mut(dim) {
             let norm = row.iter().map(|x| x * x).sum::<f32>().sqrt();
-            row.iter_mut().for_each(|x| *x /= norm);
+            for x in row {
+                *x /= norm;
+            }
         }
         rows
     }

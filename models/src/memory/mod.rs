@@ -1,4 +1,4 @@
-//! Plan memory's retrieval: which past units and subgroups are nearest to an intent prototype (IntentCUA, sections
+//! Plan memory's retrieval: which past units and subgroups are nearest to an intent prototype (`IntentCUA`, sections
 //! 3.2 and 4.1).
 //!
 //! [`UnitIndex`] finds the nearest units among all, without gating; [`IntentIndex`] gates by intent group and ranks

@@ -1,4 +1,4 @@
-//! Two-level retrieval: gate by intent group, rank subgroups by centroid (IntentCUA, sections 3.2 and 4.1).
+//! Two-level retrieval: gate by intent group, rank subgroups by centroid (`IntentCUA`, sections 3.2 and 4.1).
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
