@@ -65,7 +65,7 @@ fn linear_leaves_a_constant_input_without_gradient() {
 #[test]
 fn gelu_is_the_primitive_one() {
     let x = (var(300, 70, 1) * 6.0).unwrap();
-    same(&[x.clone()], |t| Ok(fused::gelu(&t[0], None)?), |t| ops::primitive::gelu(&t[0], None));
+    same(std::slice::from_ref(&x), |t| Ok(fused::gelu(&t[0], None)?), |t| ops::primitive::gelu(&t[0], None));
     let mask = var(300, 70, 2).gt(0f64).unwrap();
     let of = |t: &Tensor| (mask.to_dtype(t.dtype()).unwrap() * 2.0).unwrap();
     same(
