@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use tracemill_models::cluster::Engine;
 
 use crate::config::{InputSetting, resolve};
 use crate::pipeline;
@@ -158,14 +159,30 @@ struct ClusterArgs {
     /// Neighbours that make a point a core point, itself counted [default: --min-cluster-size].
     #[arg(long, value_name = "M", requires = "vectors")]
     min_samples: Option<usize>,
-    /// exact, or crate (the `hdbscan` crate) [default: exact].
-    #[arg(long, requires = "vectors")]
-    engine: Option<String>,
+    /// The program's own, or the `hdbscan` crate [default: exact].
+    #[arg(long, requires = "vectors", value_enum)]
+    engine: Option<EngineName>,
     /// Skip the stage when its output is still valid.
     #[arg(long)]
     resume: bool,
     #[command(flatten)]
     common: Common,
+}
+
+/// An implementation of HDBSCAN, by its name on the command line.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum EngineName {
+    Exact,
+    Crate,
+}
+
+impl EngineName {
+    fn engine(self) -> Engine {
+        match self {
+            Self::Exact => Engine::Exact,
+            Self::Crate => Engine::Crate,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -201,6 +218,19 @@ pub struct QueryArgs {
 enum EvalCommand {
     /// Separation and purity of the latents; with --ablate for the four loss variants.
     Encoder(EncoderEvalArgs),
+    /// Subgroups and skills of a run on the sample corpus against its hidden truth (synthetic).
+    Sample(SampleEvalArgs),
+}
+
+/// Arguments of `eval sample`.
+#[derive(Debug, Args)]
+pub struct SampleEvalArgs {
+    /// The run folder, with `sample`, units, intents and skills.
+    #[arg(long, value_name = "R")]
+    pub run: PathBuf,
+    /// The sample corpus, where it is not in the run folder.
+    #[arg(long, value_name = "S")]
+    pub sample: Option<PathBuf>,
 }
 
 /// Arguments of `eval encoder`.
@@ -254,6 +284,7 @@ impl Cli {
             Command::Eval { command: EvalCommand::Encoder(args) } => {
                 stage::eval::encoder(&args.common.settings()?, &args)
             }
+            Command::Eval { command: EvalCommand::Sample(args) } => stage::eval_sample::run(&args),
             Command::Explain(args) => stage::explain::run(&args),
             Command::Report(args) => one_stage(&args, stage::report::run),
         }
@@ -316,8 +347,8 @@ fn cluster(args: ClusterArgs) -> Result<()> {
     let settings = common.settings()?;
     if let (Some(vectors), Some(out)) = (vectors, out) {
         let min_cluster_size = min_cluster_size.unwrap_or(settings.cluster.ig_min_cluster_size);
-        let engine = engine.unwrap_or_else(|| settings.cluster.engine.clone());
-        return stage::cluster::vectors(&vectors, &out, min_cluster_size, min_samples, &engine);
+        let engine = engine.map_or(settings.cluster.engine, EngineName::engine);
+        return stage::cluster::vectors(&vectors, &out, min_cluster_size, min_samples, engine);
     }
     let run = run.context("give --run R, or --vectors V.parquet --out L.parquet")?;
     let report = stage::cluster::run(&settings, &Run::open(&run, resume)?)?;

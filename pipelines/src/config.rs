@@ -120,8 +120,8 @@ mod tests {
     #[test]
     fn an_unknown_key_names_the_nearest() {
         assert_eq!(
-            error(&["encode.train.lerning_rate=1"]),
-            "--set encode.train.lerning_rate=1: unknown key `encode.train.lerning_rate`; did you mean `learning_rate`?"
+            error(&["encode.train.wieght_decay=1"]),
+            "--set encode.train.wieght_decay=1: unknown key `encode.train.wieght_decay`; did you mean `weight_decay`?"
         );
         assert!(error(&["zzzzzzzzzzzz=1"]).contains("known keys: "));
     }

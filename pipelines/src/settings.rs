@@ -7,6 +7,7 @@ use candle_core::Device;
 use serde::{Deserialize, Serialize};
 use tracemill_data::adapters::AdapterOptions;
 use tracemill_data::views::SegmentSettings;
+use tracemill_models::cluster::Engine;
 use tracemill_models::multiview::{EncoderConfig, TrainConfig};
 use tracemill_models::skill::SkillSettings;
 
@@ -119,14 +120,23 @@ impl Default for EncodeSection {
 }
 
 /// `[cluster]`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClusterSection {
     /// `exact`, or `crate` (the `hdbscan` crate, for comparison).
-    pub engine: String,
+    pub engine: Engine,
     /// Smallest intent group.
     pub ig_min_cluster_size: usize,
     /// Smallest subgroup.
     pub sg_min_cluster_size: usize,
+    /// A group stays whole unless its parts are denser than the gaps between them by more than about
+    /// `2 - 1 / sg_root_extent`: 1 splits most readily.
+    pub sg_root_extent: f64,
+    /// Latents nearer than this count as equally near, so that copies do not outweigh the rest.
+    pub ig_resolution: f64,
+    /// The same within a group.
+    pub sg_resolution: f64,
+    /// Least of it, as a share of the group's radius.
+    pub sg_resolution_share: f64,
     /// Representative units kept for each subgroup.
     pub representatives: usize,
 }
@@ -134,9 +144,13 @@ pub struct ClusterSection {
 impl Default for ClusterSection {
     fn default() -> Self {
         Self {
-            engine: "exact".to_owned(),
+            engine: Engine::Exact,
             ig_min_cluster_size: 5,
             sg_min_cluster_size: 3,
+            sg_root_extent: 1.5,
+            ig_resolution: 0.05,
+            sg_resolution: 0.02,
+            sg_resolution_share: 0.8,
             representatives: 10,
         }
     }

@@ -3,8 +3,11 @@
 use std::fmt;
 use std::io::Write;
 
-use comfy_table::{ContentArrangement, presets::UTF8_HORIZONTAL_ONLY};
+use comfy_table::{ContentArrangement, LineStyle, TableStyle};
 use serde_json::Number;
+
+/// Columns of a table; long cells wrap. The same on every terminal and in a pipe.
+const WIDTH: u16 = 120;
 
 /// A table of text cells.
 pub struct Table(comfy_table::Table);
@@ -13,7 +16,10 @@ impl Table {
     /// An empty table with these column names.
     pub fn new(header: &[&str]) -> Self {
         let mut table = comfy_table::Table::new();
-        table.load_style(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Disabled);
+        table
+            .load_style(TableStyle::new().header_separator(LineStyle::none().fill('─')))
+            .set_content_arrangement(ContentArrangement::Dynamic)
+            .set_width(WIDTH);
         table.set_header(header.iter().copied());
         Self(table)
     }

@@ -3,7 +3,7 @@ Python hdbscan. Needs numpy, scipy, scikit-learn and hdbscan; run from the repos
 
 Conventions: scikit-learn counts the point itself in min_samples, Python hdbscan does not, so that it
 gets one less. The weight of the spanning tree is SciPy's over the dense mutual reachability matrix.
-Zero distances would be missing edges to SciPy; they are raised to 1e-300, which adds nothing.
+Zeros would be missing edges to SciPy; they are raised to 1e-300, which adds nothing.
 Outlier scores that Python hdbscan leaves undefined (NaN: the densest part is infinitely dense) are
 written as null.
 """
@@ -16,6 +16,7 @@ from importlib.metadata import version
 import hdbscan
 import numpy as np
 import sklearn
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.spatial.distance import cdist
 from sklearn.cluster import HDBSCAN
@@ -61,9 +62,8 @@ def reference(x, settings):
     distance = cdist(x, x)
     core = np.sort(distance, axis=1)[:, samples - 1]
     reach = np.maximum(np.maximum(core[:, None], core[None, :]), distance)
-    np.fill_diagonal(reach, 0)
-    off = ~np.eye(len(x), dtype=bool)
-    reach[off] = np.maximum(reach[off], 1e-300)
+    upper = np.triu_indices(len(x), 1)
+    graph = csr_array((np.maximum(reach[upper], 1e-300), upper), shape=reach.shape)
     scores = hdbscan.HDBSCAN(
         min_cluster_size=settings["min_cluster_size"], min_samples=samples - 1, algorithm="generic"
     ).fit(x).outlier_scores_
@@ -71,7 +71,7 @@ def reference(x, settings):
         "labels": found.labels_.tolist(),
         "probabilities": [round(float(p), 9) for p in found.probabilities_],
         "outlier_scores": [None if math.isnan(s) else round(float(s), 9) for s in scores],
-        "tree_weight": float(minimum_spanning_tree(reach).sum()),
+        "tree_weight": float(minimum_spanning_tree(graph).sum()),
     }
 
 

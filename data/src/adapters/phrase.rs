@@ -112,7 +112,9 @@ pub fn parse_instruction(instruction: &str) -> ParsedPhrase {
         return ParsedPhrase { verb: Some(Verb::Press), word, text: Some(key), ..ParsedPhrase::default() };
     }
     let Some((lead, verb)) = LEADING.iter().find(|(lead, _)| starts_with_words(&lower, lead)) else {
-        return ParsedPhrase { word, ..ParsedPhrase::default() };
+        // "Go to the 'Alarm' tab" names no gesture, but its target.
+        let target = quoted(phrase).map(|quote| quote.name.to_owned()).filter(|name| !name.is_empty());
+        return ParsedPhrase { word, target, ..ParsedPhrase::default() };
     };
     let rest = &phrase[lead.len()..];
     let parsed = ParsedPhrase { verb: Some(*verb), word, ..ParsedPhrase::default() };
@@ -228,7 +230,7 @@ fn application(rest: &str) -> Option<String> {
 fn element_name(rest: &str) -> Option<String> {
     let quote = quoted(rest).filter(|quote| {
         // A quote behind the words that say where names a landmark: `the photo below "Today"`.
-        let before = quote.before.to_ascii_lowercase();
+        let before = without_articles(quote.before).to_ascii_lowercase();
         !NAME_ENDS.iter().any(|end| before.contains(end))
     });
     let name = quote.map_or_else(|| unquoted_name(rest), |quote| quote.name.to_owned());
@@ -249,18 +251,24 @@ fn field_name(after: &str) -> Option<String> {
 
 /// Words of an unquoted name: up to the noun that ends it, or to the words that say where or why.
 fn unquoted_name(rest: &str) -> String {
-    let mut name = rest.trim();
+    let name = without_articles(rest).trim_end();
+    let end = end_of_noun(name).unwrap_or_else(|| {
+        let lower = name.to_ascii_lowercase();
+        NAME_ENDS.iter().filter_map(|end| lower.find(end)).min().unwrap_or(name.len())
+    });
+    name[..end].trim().trim_end_matches(['.', ',', ':', ';']).to_owned()
+}
+
+/// ` on the Save button` without the words before the name.
+fn without_articles(rest: &str) -> &str {
+    let mut name = rest.trim_start();
     while let Some(shorter) = ["on ", "the ", "a ", "an "].iter().find_map(|lead| {
         let head = name.get(..lead.len())?;
         head.eq_ignore_ascii_case(lead).then(|| name[lead.len()..].trim_start())
     }) {
         name = shorter;
     }
-    let end = end_of_noun(name).unwrap_or_else(|| {
-        let lower = name.to_ascii_lowercase();
-        NAME_ENDS.iter().filter_map(|end| lower.find(end)).min().unwrap_or(name.len())
-    });
-    name[..end].trim().trim_end_matches(['.', ',', ':', ';']).to_owned()
+    name
 }
 
 /// Where the first run of element nouns ends, unless the name is nothing but that noun.

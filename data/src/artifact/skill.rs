@@ -37,7 +37,8 @@ pub struct RemovedStep {
     pub step: u32,
     /// Canonical predicate of the step.
     pub verb: String,
-    /// The rule that removed it: `repeat`, `undo_pair`, `wait`, `dismissed_popup`, `terminal`.
+    /// The rule that removed it: `repeat`, `undo_pair`, `wait`, `dismissed_popup`,
+    /// `transition`, `terminal`.
     pub rule: String,
 }
 

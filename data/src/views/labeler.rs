@@ -5,8 +5,12 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::incidental::clean;
 use super::segment::{Place, places};
 use super::{Span, Unit, UnitAction, UnitKind};
+use crate::action::Verb;
+use crate::adapters::parse_instruction;
+use crate::artifact::AliasMap;
 use crate::trace::{EpisodeRow, StepRow};
 
 /// Version of the rules; part of every unit.
@@ -46,22 +50,32 @@ impl Labeler for RuleLabeler {
 fn label_span(episode: &EpisodeRow, steps: &[StepRow], places: &[Place], span: &Span) -> Unit {
     let (first_step, last_step) = (steps[0].step, steps[steps.len() - 1].step);
     let env_tag = env_tag(episode, places);
-    Unit {
+    let mut unit = Unit {
         unit_id: format!("{}/{first_step}-{last_step}", episode.episode_id),
         episode_id: episode.episode_id.clone(),
         first_step,
         last_step,
         kind: if browses(episode, steps, places) { UnitKind::Browse } else { UnitKind::Control },
         env: env_text(episode, steps, places, &env_tag),
-        action: action_text(steps),
+        action: String::new(),
         keyword: keyword_text(steps),
-        description: description_text(episode, steps),
+        description: String::new(),
         env_tag,
         act_tag: act_tag(steps),
         boundary: span.boundary.name().to_owned(),
         labeler: VERSION.to_owned(),
         actions: steps.iter().map(unit_action).collect(),
-    }
+    };
+    let serving: Vec<&StepRow> = serving(&unit).into_iter().map(|i| &steps[i]).collect();
+    unit.action = action_text(&serving);
+    unit.description = description_text(episode, &serving);
+    unit
+}
+
+/// Positions of the steps that serve the intent: all but waits, dismissed pop-ups, retries and detours.
+fn serving(unit: &Unit) -> Vec<usize> {
+    static MAP: LazyLock<AliasMap> = LazyLock::new(AliasMap::builtin);
+    clean(&[unit], &MAP).swap_remove(0).kept
 }
 
 fn unit_action(step: &StepRow) -> UnitAction {
@@ -69,12 +83,36 @@ fn unit_action(step: &StepRow) -> UnitAction {
         step: step.step,
         verb: step.action.clone(),
         source_verb: step.source_verb.clone(),
-        target: step.target_name.clone(),
+        target: target(step),
         role: step.target_role.clone(),
         text: step.text.clone(),
         direction: step.direction.clone(),
         phrase: step.instruction.clone(),
     }
+}
+
+/// Label of the element acted on: the source's own field, else the name in the step's low-level
+/// instruction (`Tap the 'Save' button.`), where that speaks of the same kind of action.
+pub(super) fn target(step: &StepRow) -> Option<String> {
+    if step.target_name.is_some() {
+        return step.target_name.clone();
+    }
+    let pointer = |verb: Verb| {
+        matches!(
+            verb,
+            Verb::Click | Verb::DoubleClick | Verb::RightClick | Verb::LongPress | Verb::Hover | Verb::Select
+        )
+    };
+    let verb = step.verb().ok()?;
+    let said = parse_instruction(step.instruction.as_deref()?);
+    let name = match said.verb {
+        // The icon of an application.
+        Some(Verb::OpenApp) if pointer(verb) => said.text,
+        Some(other) if other == verb || (pointer(verb) && pointer(other)) => said.target,
+        None if pointer(verb) => said.target,
+        _ => None,
+    };
+    name.filter(|name| !name.trim().is_empty())
 }
 
 /// The application or site in which most of the unit's steps happen; ties go to the later one,
@@ -90,11 +128,8 @@ fn env_tag(episode: &EpisodeRow, places: &[Place]) -> String {
 }
 
 fn act_tag(steps: &[StepRow]) -> String {
-    let verbs: Vec<_> = steps
-        .iter()
-        .filter(|s| !s.verb().is_ok_and(crate::action::Verb::is_terminal))
-        .map(|s| s.action.as_str())
-        .collect();
+    let verbs: Vec<_> =
+        steps.iter().filter(|s| !s.verb().is_ok_and(Verb::is_terminal)).map(|s| s.action.as_str()).collect();
     verbs.join(" ")
 }
 
@@ -123,10 +158,11 @@ fn env_text(episode: &EpisodeRow, steps: &[StepRow], places: &[Place], env_tag: 
         }
         parts.truncate(3);
     }
-    if let Some(domain) = &episode.domain {
-        push_distinct(&mut parts, domain);
+    if parts.is_empty() {
+        // All that is known of where it happened.
+        push_distinct(&mut parts, episode.domain.as_deref().unwrap_or_default());
+        push_distinct(&mut parts, &episode.platform);
     }
-    push_distinct(&mut parts, &episode.platform);
     parts.join(", ")
 }
 
@@ -156,20 +192,37 @@ fn first_sentence(text: &str) -> &str {
     text[..end].trim()
 }
 
-fn action_text(steps: &[StepRow]) -> String {
-    let parts: Vec<String> = steps.iter().filter_map(step_action_text).collect();
+fn action_text(steps: &[&StepRow]) -> String {
+    let typed = typed_texts(steps);
+    let parts: Vec<String> = steps.iter().filter_map(|step| step_action_text(step, &typed)).collect();
     parts.join("; ")
 }
 
+/// A cell or a range of cells: `B4`, `$B$2:C9`.
+static CELL: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"^\$?[A-Z]{1,3}\$?[1-9][0-9]{0,6}(?::\$?[A-Z]{1,3}\$?[1-9][0-9]{0,6})?$")
+        .expect("a valid pattern")
+});
+
 /// `click Save`, `scroll down`, `type in Search`: the verb and what it was applied to, without the
 /// values, which are the keyword view's.
-fn step_action_text(step: &StepRow) -> Option<String> {
-    if step.verb().is_ok_and(crate::action::Verb::is_terminal) {
+fn step_action_text(step: &StepRow, typed: &[&str]) -> Option<String> {
+    if step.verb().is_ok_and(Verb::is_terminal) {
         return None;
     }
     let verb = step.action.replace('_', " ");
-    let target = step.target_name.as_deref().or(step.target_role.as_deref());
-    Some(match (step.action.as_str(), target) {
+    let target = target(step).or_else(|| step.target_role.clone());
+    // Which cell of a sheet it was, or which result of a search, is a value, not what is done.
+    let target = target.map(|name| {
+        if CELL.is_match(&name) {
+            "cell".to_owned()
+        } else if typed.iter().any(|text| text.trim().eq_ignore_ascii_case(name.trim())) {
+            "what was typed".to_owned()
+        } else {
+            name
+        }
+    });
+    Some(match (step.action.as_str(), target.as_deref()) {
         ("scroll", _) => {
             format!("{verb} {}", step.direction.as_deref().unwrap_or_default()).trim().to_owned()
         }
@@ -194,14 +247,15 @@ fn keyword_text(steps: &[StepRow]) -> String {
     parts.join("; ")
 }
 
-fn description_text(episode: &EpisodeRow, steps: &[StepRow]) -> String {
+fn description_text(episode: &EpisodeRow, steps: &[&StepRow]) -> String {
     let mut parts = Vec::new();
     if let Some(subtask) = steps.iter().find_map(|s| s.subtask.as_deref()) {
         push_distinct(&mut parts, subtask);
     }
+    let typed = typed_texts(steps);
     for step in steps {
         if let Some(text) = &step.instruction {
-            push_distinct(&mut parts, text.trim_end_matches('.'));
+            push_distinct(&mut parts, &without_values(text.trim_end_matches('.'), &typed));
         }
     }
     if parts.is_empty() {
@@ -217,6 +271,23 @@ fn description_text(episode: &EpisodeRow, steps: &[StepRow]) -> String {
     parts.join("; ")
 }
 
+fn typed_texts<'a>(steps: &[&'a StepRow]) -> Vec<&'a str> {
+    let typed = steps.iter().filter(|step| step.action == "type");
+    typed.filter_map(|step| step.text.as_deref().map(str::trim)).filter(|text| !text.is_empty()).collect()
+}
+
+/// The instruction with what the unit types left out where it is quoted: values are the keyword
+/// view's, and an intent is the same whatever they are.
+fn without_values(instruction: &str, typed: &[&str]) -> String {
+    let mut text = instruction.to_owned();
+    for value in typed {
+        for (open, close) in [('\'', '\''), ('"', '"'), ('“', '”'), ('‘', '’')] {
+            text = text.replace(&format!("{open}{value}{close}"), "…");
+        }
+    }
+    text
+}
+
 /// The last sentence but explanations: released rows join description and intention, and the
 /// intention is the part that starts with "I am …"; without one, the whole thought.
 fn intention(thought: &str) -> &str {
@@ -229,7 +300,7 @@ fn intention(thought: &str) -> &str {
 /// True when the step types into a search field or says that it searches.
 pub(super) fn searches(step: &StepRow) -> bool {
     let says = |text: &Option<String>| text.as_deref().is_some_and(|t| t.to_lowercase().contains("search"));
-    says(&step.target_name) || says(&step.target_role) || says(&step.instruction)
+    says(&target(step)) || says(&step.target_role) || says(&step.instruction)
 }
 
 /// A browsing unit looks something up: on a page or in a browser (or in any search field), one or
@@ -258,7 +329,7 @@ fn browses(episode: &EpisodeRow, steps: &[StepRow], places: &[Place]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::action::{Action, Verb};
+    use crate::action::Action;
     use crate::trace::{Episode, Format, Outcome, Platform, Step};
     use crate::views::{SegmentSettings, segment};
 
@@ -300,7 +371,7 @@ mod tests {
         let units = label(Platform::Web, &[], steps);
         assert_eq!(units.len(), 1);
         assert_eq!(units[0].kind, UnitKind::Browse);
-        assert_eq!(units[0].env, "budget.com, Travel, web");
+        assert_eq!(units[0].env, "budget.com");
         assert_eq!(units[0].env_tag, "budget.com");
         assert_eq!(units[0].action, "click Search box; type in Search box; press enter");
         assert_eq!(units[0].keyword, "truck 08817");
@@ -322,7 +393,7 @@ mod tests {
                 .into(),
         );
         let units = label(Platform::Mobile, &[], vec![s]);
-        assert_eq!(units[0].env, "Google Play Store search page, Travel, mobile");
+        assert_eq!(units[0].env, "Google Play Store search page");
         assert_eq!(units[0].env_tag, "", "a description is no application field");
         assert_eq!(units[0].description, "I am selecting the search bar.");
         assert_eq!(units[0].keyword, "", "nothing was typed");

@@ -102,7 +102,7 @@ static SUBMIT: LazyLock<Regex> = LazyLock::new(|| {
 fn submits(steps: &[StepRow], i: usize) -> bool {
     let step = &steps[i];
     match step.action.as_str() {
-        "click" | "double_click" => step.target_name.as_deref().is_some_and(|name| SUBMIT.is_match(name)),
+        "click" | "double_click" => super::labeler::target(step).is_some_and(|name| SUBMIT.is_match(&name)),
         "press" => {
             let enter = step.text.as_deref().is_some_and(|k| k.eq_ignore_ascii_case("enter"));
             enter && i > 0 && steps[i - 1].action == "type" && !super::labeler::searches(&steps[i - 1])
@@ -117,6 +117,9 @@ fn host(site: &str) -> String {
     rest.split(['/', '?', '#']).next().unwrap_or(rest).trim_start_matches("www.").to_lowercase()
 }
 
+/// The application that UI loggers name for clipboard events.
+const CLIPBOARD: &str = "OS-Clipboard";
+
 /// Where each step happens. The source's own fields come first; where it has none, an opening
 /// action names the application until HOME or another one is opened.
 pub(super) fn places(episode: &EpisodeRow, steps: &[StepRow]) -> Vec<Place> {
@@ -127,14 +130,17 @@ pub(super) fn places(episode: &EpisodeRow, steps: &[StepRow]) -> Vec<Place> {
     let mut places = Vec::with_capacity(steps.len());
     for step in steps {
         if step.app.is_none() && episode.apps.len() != 1 {
-            if let Some(app) = opened_app(episode, step) {
+            if let Some(app) = opened_app(episode, step, opened.is_none()) {
                 opened = Some(app);
             } else if step.action == "home" || step.action == "recents" {
                 opened = None;
             }
         }
+        // UI logs book a copy on the clipboard itself: the user has not left the application.
+        let clipboard = step.app.as_deref() == Some(CLIPBOARD);
+        let before = || places.last().and_then(|p: &Place| p.app.clone());
         places.push(Place {
-            app: step.app.clone().or_else(|| opened.clone()),
+            app: if clipboard { before() } else { step.app.clone().or_else(|| opened.clone()) },
             window: step.window.clone(),
             site: step.site.as_deref().map(host).filter(|s| !s.is_empty()),
         });
@@ -143,18 +149,21 @@ pub(super) fn places(episode: &EpisodeRow, steps: &[StepRow]) -> Vec<Place> {
 }
 
 static OPENS: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r#"(?i)^\W*(?:open|launch|start|go to|switch to|return to)\s+(?:up\s+)?(?:the\s+)?["'“‘]?(.+?)["'”’]?(?:\s+app(?:lication)?)?\W*$"#)
+    Regex::new(r#"(?i)^\W*(?:open|launch|start|go to|switch to|return to)\s+(?:up\s+)?(?:the\s+)?["'“‘]?(.+?)["'”’]?(?:\s+app(?:lication)?)?(?:\s+(?:from|on|in) the (?:home ?screen|app (?:drawer|list)|launcher|dock)\b.*)?\W*$"#)
         .expect("a valid pattern")
 });
 
 /// The application that a step opens: an `open_app` action, or "open the X app" where X is one of
-/// the applications the source lists for the episode.
-fn opened_app(episode: &EpisodeRow, step: &StepRow) -> Option<String> {
+/// the applications the source lists for the episode; outside of applications also a tap on X.
+fn opened_app(episode: &EpisodeRow, step: &StepRow, outside: bool) -> Option<String> {
     if step.action == "open_app" {
         return step.text.clone();
     }
     let phrase = step.instruction.as_deref()?;
-    let named = OPENS.captures(phrase)?.get(1)?.as_str().to_lowercase();
+    let opens = OPENS.captures(phrase).and_then(|c| Some(c.get(1)?.as_str().to_owned()));
+    let tapped = || super::labeler::target(step).filter(|_| outside && step.action == "click");
+    let named = opens.or_else(tapped)?.to_lowercase();
+    let named = named.strip_suffix(" icon").unwrap_or(&named);
     let listed = |app: &&String| {
         let app = app.to_lowercase();
         named == app || named.strip_suffix(" app") == Some(app.as_str())

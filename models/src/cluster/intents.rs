@@ -24,8 +24,11 @@ pub struct IntentSettings {
     pub ig: HdbscanSettings,
     /// Clustering of one group's units into subgroups.
     pub sg: HdbscanSettings,
+    /// Least resolution of a group's subgroups, as a share of the group's radius (root mean square
+    /// distance of its units to their mean): what counts as near depends on how wide the group is.
+    pub sg_resolution_share: f64,
     /// A run in which every latent has at least this cosine to the mean latent may be one
-    /// environment: then the groups, too, may be a single one.
+    /// environment: then the groups, too, may be a single one, and follow the rules of subgroups.
     pub one_environment: f64,
 }
 
@@ -34,11 +37,12 @@ impl Default for IntentSettings {
     fn default() -> Self {
         let sg = HdbscanSettings {
             allow_single_cluster: true,
-            root_extent: Some(2.0),
-            resolution: 0.1,
+            root_extent: Some(1.5),
+            resolution: 0.02,
             ..HdbscanSettings::new(3)
         };
-        Self { ig: HdbscanSettings::new(5), sg, one_environment: 0.9 }
+        let ig = HdbscanSettings { resolution: 0.05, ..HdbscanSettings::new(5) };
+        Self { ig, sg, sg_resolution_share: 0.8, one_environment: 0.9 }
     }
 }
 
@@ -93,7 +97,11 @@ pub fn intent_groups(
         return Err(ClusterError::Units { latents: units, subs });
     }
     let mut ig = settings.ig.clone();
-    ig.allow_single_cluster |= is_one_environment(z, dim, settings.one_environment);
+    if is_one_environment(z, dim, settings.one_environment) {
+        ig.allow_single_cluster = true;
+        ig.root_extent = ig.root_extent.or(settings.sg.root_extent);
+        ig.resolution = ig.resolution.max(settings.sg.resolution);
+    }
     let (ig, ig_probability) = whole_if_single(hdbscan(z, dim, &ig)?);
 
     let mut subgroup: Vec<Option<(i32, i32)>> = vec![None; units];
@@ -102,7 +110,16 @@ pub fn intent_groups(
         let members: Vec<usize> = (0..units).filter(|&unit| ig[unit] == group).collect();
         let rows: Vec<f32> =
             members.iter().flat_map(|&unit| &sub[unit * sub_dim..(unit + 1) * sub_dim]).copied().collect();
-        let mut clustering = hdbscan(&rows, sub_dim, &settings.sg)?;
+        let share = settings.sg_resolution_share * radius(&rows, sub_dim);
+        let sg = HdbscanSettings {
+            resolution: if settings.sg.engine == Engine::Exact {
+                settings.sg.resolution.max(share)
+            } else {
+                0.0
+            },
+            ..settings.sg.clone()
+        };
+        let mut clustering = hdbscan(&rows, sub_dim, &sg)?;
         clustering.single_cluster |= clustering.clusters() == 0;
         let (labels, probabilities) = whole_if_single(clustering);
         for ((&unit, label), probability) in members.iter().zip(labels).zip(probabilities) {
@@ -122,6 +139,20 @@ fn whole_if_single(clustering: Clustering) -> (Vec<i32>, Vec<f64>) {
     let probability = |score: f64| if score.is_nan() { 1.0 } else { 1.0 - score };
     let rows = clustering.labels.len();
     (vec![0; rows], clustering.outlier_scores.into_iter().map(probability).collect())
+}
+
+/// Root mean square distance of rows to their mean.
+fn radius(rows: &[f32], dim: usize) -> f64 {
+    let count = (rows.len() / dim).max(1) as f64;
+    let mut mean = vec![0.0_f64; dim];
+    for row in rows.chunks_exact(dim) {
+        mean.iter_mut().zip(row).for_each(|(m, &x)| *m += f64::from(x) / count);
+    }
+    let squares: f64 = rows
+        .chunks_exact(dim)
+        .map(|row| row.iter().zip(&mean).map(|(&x, m)| (f64::from(x) - m).powi(2)).sum::<f64>())
+        .sum();
+    (squares / count).sqrt()
 }
 
 /// Whether every row has at least the given cosine to the mean of the rows.

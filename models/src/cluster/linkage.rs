@@ -1,6 +1,7 @@
 //! The single-linkage hierarchy of a minimum spanning tree.
 
-use super::spanning::{Edge, Sets};
+use super::prim::Step;
+use super::spanning::Sets;
 
 /// A union of two nodes. Node `i` below the number of points is a point, node `points + m` the
 /// result of merge `m`; merges are in ascending order of distance.
@@ -21,24 +22,24 @@ pub(super) struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// Builds the hierarchy of a spanning tree that is sorted by [`Edge::order`]; distances below
+    /// Builds the hierarchy from links that span the points, lightest first; distances below
     /// `resolution` count as `resolution`.
-    pub(super) fn new(tree: &[Edge], weights: &[u32], resolution: f64) -> Self {
+    pub(super) fn new(links: &[Step], weights: &[u32], resolution: f64) -> Self {
         let points = weights.len();
         let mut sets = Sets::new(points);
         let mut node: Vec<usize> = (0..points).collect();
         let mut hierarchy = Self {
-            merges: Vec::with_capacity(tree.len()),
+            merges: Vec::with_capacity(links.len()),
             weights: weights.iter().map(|&w| u64::from(w)).collect(),
         };
-        for edge in tree {
-            let (low, high) = (sets.find(edge.low as usize), sets.find(edge.high as usize));
-            let (left, right) = (node[low], node[high]);
-            if let Some((root, _)) = sets.unite(low, high) {
+        for link in links {
+            let (from, to) = (sets.find(link.from as usize), sets.find(link.to as usize));
+            let (left, right) = (node[from], node[to]);
+            if let Some((root, _)) = sets.unite(from, to) {
                 node[root] = points + hierarchy.merges.len();
             }
             hierarchy.weights.push(hierarchy.weights[left] + hierarchy.weights[right]);
-            hierarchy.merges.push(Merge { left, right, distance: edge.squared.sqrt().max(resolution) });
+            hierarchy.merges.push(Merge { left, right, distance: link.squared.sqrt().max(resolution) });
         }
         hierarchy
     }

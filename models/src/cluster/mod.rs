@@ -2,13 +2,14 @@
 //!
 //! One stage a file: identical vectors are collapsed (`collapse`), nearest neighbours and core
 //! distances found by blocks (`neighbours`, `distance`), a spanning tree of the mutual reachability
-//! graph built (`boruvka`, `spanning`) and made minimal (`sweep`), read as a hierarchy (`linkage`),
-//! condensed (`condense`), clusters selected (`select`) and points labelled (`labels`).
+//! graph built (`boruvka`, `spanning`), made minimal (`sweep`), ties among its edges settled (`prim`), read
+//! as a hierarchy (`linkage`), condensed (`condense`), clusters selected (`select`) and points
+//! labelled (`labels`).
 //!
 //! Conventions are scikit-learn's: `min_samples` counts the point itself. Labels are numbered by
 //! the smallest unit they contain. Ties in mutual reachability, which make the spanning tree
-//! ambiguous, are broken by the smaller and then the larger point of an edge. The result does not
-//! depend on the number of threads.
+//! ambiguous, are broken in favour of what comes first in Prim's algorithm from the first row, as in
+//! scikit-learn; see `prim`. The result does not depend on the number of threads.
 
 mod boruvka;
 mod collapse;
@@ -19,6 +20,7 @@ mod labels;
 mod linkage;
 mod neighbours;
 mod oracle;
+mod prim;
 mod select;
 mod spanning;
 mod sweep;
@@ -261,7 +263,8 @@ fn exact(data: &[f32], dim: usize, settings: &HdbscanSettings) -> Result<Cluster
         weights.iter().zip(&core).map(|(&units, core)| f64::from(units - 1) * core.sqrt()).sum();
     let tree_weight = within + tree.iter().map(|edge| edge.squared.sqrt()).sum::<f64>();
 
-    let hierarchy = Hierarchy::new(&tree, &weights, settings.resolution);
+    let links = prim::links(points.len(), &tree, &neighbours, &core);
+    let hierarchy = Hierarchy::new(&links, &weights, settings.resolution);
     let condensed = Condensed::new(&hierarchy, &core, settings.min_cluster_size as u64, settings.resolution);
     let selected = select::select(&condensed, &weights, settings);
     let memberships = labels::memberships(&condensed, &selected);

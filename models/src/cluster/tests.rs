@@ -107,7 +107,9 @@ fn agrees_with_references_on_leaf_selection() {
 
 #[test]
 fn agrees_with_references_on_a_single_cluster() {
-    check_golden("single", 0.99, 0.01);
+    // Nothing but noise: ties decide which six points hold out longest, and Python hdbscan decides
+    // otherwise than scikit-learn.
+    check_golden("single", 1.0, 0.05);
 }
 
 #[test]

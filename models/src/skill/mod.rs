@@ -1,7 +1,7 @@
 //! Skills: what the members of a subgroup have in common (`IntentCUA`, section 3.2).
 //!
 //! Every step is mapped by Φ ([`AliasMap`](tracemill_data::artifact::AliasMap)) to a predicate with typed fields; incidental steps are
-//! removed and listed ([`clean`]); the medoid of the predicate sequences under [`d_sig`] is the schema
+//! removed and listed ([`clean`](tracemill_data::views::clean)); the medoid of the predicate sequences under [`d_sig`] is the schema
 //! ([`medoid`], equation 6); its arguments become literals or typed parameters ([`induce`]); further
 //! schemas are induced from the members that the earlier ones don't explain.
 //!
@@ -55,7 +55,6 @@
 
 mod align;
 mod coverage;
-mod incidental;
 mod medoid;
 mod params;
 mod render;
@@ -66,7 +65,6 @@ mod testing;
 mod tests;
 
 pub use coverage::AliasCoverage;
-pub use incidental::{CleanUnit, clean};
 pub use medoid::{Medoid, Signature, d_sig, medoid};
 pub use render::{to_pretty_json, to_text};
 pub use schema::{SkillSettings, Subgroup, SubgroupSkills, induce, induce_all};

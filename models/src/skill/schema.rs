@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use tracemill_data::artifact::{AliasMap, Mapped, RemovedStep, Skill, SkillArg, SkillStep};
-use tracemill_data::views::Unit;
+use tracemill_data::views::{CleanUnit, Unit, clean};
 
 use super::align::align;
 use super::coverage::AliasCoverage;
-use super::incidental::{CleanUnit, clean};
 use super::medoid::{Signature, d_sig, medoid};
 use super::params::Values;
 use super::render::title;

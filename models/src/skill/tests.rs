@@ -7,7 +7,9 @@ use tracemill_data::artifact::{Skill, SkillArg};
 use tracemill_data::views::{Unit, UnitAction};
 
 use super::testing::{MAP, scroll, step, target, text, typed, unit};
-use super::{SkillSettings, Subgroup, SubgroupSkills, clean, induce, induce_all, to_pretty_json, to_text};
+use tracemill_data::views::clean;
+
+use super::{SkillSettings, Subgroup, SubgroupSkills, induce, induce_all, to_pretty_json, to_text};
 
 fn phrased(verb: &str, phrase: &str) -> UnitAction {
     UnitAction { phrase: Some(phrase.into()), ..step(verb) }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tracemill_data::artifact::{IntentRow, SubgroupRow};
@@ -20,9 +20,8 @@ use crate::unit_views::UnitLatents;
 /// Clusters the latents in two levels.
 ///
 /// # Errors
-/// When latents are missing, or the engine is unknown.
+/// When latents are missing or not finite.
 pub fn run(settings: &Settings, run: &Run) -> Result<Report> {
-    engine(&settings.cluster.engine)?;
     let spec = StageSpec {
         name: "cluster",
         folder: "intents",
@@ -35,18 +34,6 @@ pub fn run(settings: &Settings, run: &Run) -> Result<Report> {
         ],
     };
     run.stage(&spec, |draft| cluster(settings, run, draft))
-}
-
-/// The engine of a name.
-///
-/// # Errors
-/// An unknown name.
-pub fn engine(name: &str) -> Result<Engine> {
-    match name {
-        "exact" => Ok(Engine::Exact),
-        "crate" => Ok(Engine::Crate),
-        other => bail!("unknown engine `{other}`; known: exact, crate"),
-    }
 }
 
 fn cluster(settings: &Settings, run: &Run, draft: &mut Draft) -> Result<()> {
@@ -150,12 +137,12 @@ pub fn vectors(
     output: &Path,
     min_cluster_size: usize,
     min_samples: Option<usize>,
-    engine_name: &str,
+    engine: Engine,
 ) -> Result<()> {
     let vectors = read_vectors(input, &["id", "unit_id"])?;
     let mut settings = HdbscanSettings::new(min_cluster_size);
     settings.min_samples = min_samples;
-    settings.engine = engine(engine_name)?;
+    settings.engine = engine;
     let dim = vectors.dim.max(1);
     let found = hdbscan(&vectors.data, dim, &settings).with_context(|| format!("{}", input.display()))?;
     let rows: Vec<LabelRow> = vectors

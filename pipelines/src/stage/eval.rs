@@ -123,7 +123,11 @@ pub fn intent_settings(settings: &Settings) -> IntentSettings {
     let mut out = IntentSettings::default();
     out.ig.min_cluster_size = settings.cluster.ig_min_cluster_size;
     out.sg.min_cluster_size = settings.cluster.sg_min_cluster_size;
-    out
+    out.sg.root_extent = Some(settings.cluster.sg_root_extent);
+    out.ig.resolution = settings.cluster.ig_resolution;
+    out.sg.resolution = settings.cluster.sg_resolution;
+    out.sg_resolution_share = settings.cluster.sg_resolution_share;
+    out.with_engine(settings.cluster.engine)
 }
 
 /// Mean and standard deviation (ddof 1) over seeds.

@@ -4,6 +4,7 @@ pub mod cluster;
 pub mod embed;
 pub mod encode;
 pub mod eval;
+pub mod eval_sample;
 pub mod explain;
 pub mod induce;
 pub mod ingest;

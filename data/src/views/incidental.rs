@@ -1,27 +1,30 @@
-//! Incidental and recovery steps: those that do not serve the goal are removed, each with its rule.
+//! Incidental and recovery steps: those that do not serve the goal are removed, each with its rule. Views
+//! leave them out of their texts, skills out of their schemas; the unit keeps them all.
 //!
 //! Rules, in this order:
 //!
 //! 1. `terminal`: the step ends the episode.
 //! 2. `wait`: nothing was done.
 //! 3. `dismissed_popup`: a click that only closes a pop-up (the labels are part of Φ's file).
-//! 4. `repeat`: the same predicate on the same fields as the step before it, a retry; a run of scrolls in
+//! 4. `transition`: at the start of a unit, the way out of the application before it (home screen, list
+//!    of recent applications).
+//! 5. `repeat`: the same predicate on the same fields as the step before it, a retry; a run of scrolls in
 //!    one direction is one scroll. Steps of which nothing but the verb is known never count as the same,
 //!    and two backs go back twice.
-//! 5. `undo_pair`: a step that leads somewhere else (or changes something, or scrolls), directly followed
+//! 6. `undo_pair`: a step that leads somewhere else (or changes something, or scrolls), directly followed
 //!    by one back (or one undo, or a scroll the other way), after which the trace goes on: both are
 //!    removed. A run of several backs is left
 //!    alone, since it may just as well be the way home after the work; so is a pair that at least half of
 //!    the subgroup's members (two or more) have in common, for what most members do is the skill.
 //!
-//! Rules 4 and 5 are repeated until nothing changes, for a removed detour may leave a retry behind. A
+//! Rules 5 and 6 are repeated until nothing changes, for a removed detour may leave a retry behind. A
 //! unit of incidental steps only keeps all but its terminal ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tracemill_data::action::Direction;
-use tracemill_data::artifact::{AliasMap, Mapped, TERMINAL};
-use tracemill_data::views::Unit;
+use super::Unit;
+use crate::action::Direction;
+use crate::artifact::{AliasMap, Mapped, TERMINAL};
 
 /// Predicates that may lead to another screen, from which `back` returns.
 const LEADS_AWAY: [&str; 6] = ["click", "double_click", "right_click", "long_press", "open", "select"];
@@ -73,10 +76,18 @@ fn remove_plain<'a>(unit: &'a Unit, map: &'a AliasMap) -> CleanUnit<'a> {
             TERMINAL => clean.removed.push((i, "terminal")),
             "wait" => clean.removed.push((i, "wait")),
             "click" | "select" if map.dismisses_popup(action) => clean.removed.push((i, "dismissed_popup")),
+            _ if clean.kept.is_empty() && leaves_app(&clean.mapped[i]) => {
+                clean.removed.push((i, "transition"))
+            }
             _ => clean.kept.push(i),
         }
     }
     clean
+}
+
+/// True for going to the home screen or the list of recent applications.
+fn leaves_app(step: &Mapped) -> bool {
+    step.predicate == "switch_focus" && matches!(step.value("target"), Some("home_screen" | "recent_apps"))
 }
 
 impl CleanUnit<'_> {
