@@ -61,6 +61,17 @@ impl IntentSettings {
     }
 }
 
+impl IntentSettings {
+    /// The settings within a group of these rows.
+    fn within(&self, rows: &[f32], dim: usize) -> HdbscanSettings {
+        let mut settings = self.sg.clone();
+        if settings.engine == Engine::Exact {
+            settings.resolution = settings.resolution.max(self.sg_resolution_share * radius(rows, dim));
+        }
+        settings
+    }
+}
+
 /// Group and subgroup of every unit. Both are numbered by their first unit, `sg` across the whole
 /// run; -1 is noise.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -98,9 +109,7 @@ pub fn intent_groups(
     }
     let mut ig = settings.ig.clone();
     if is_one_environment(z, dim, settings.one_environment) {
-        ig.allow_single_cluster = true;
-        ig.root_extent = ig.root_extent.or(settings.sg.root_extent);
-        ig.resolution = ig.resolution.max(settings.sg.resolution);
+        ig = HdbscanSettings { min_cluster_size: ig.min_cluster_size, ..settings.within(z, dim) };
     }
     let (ig, ig_probability) = whole_if_single(hdbscan(z, dim, &ig)?);
 
@@ -110,16 +119,7 @@ pub fn intent_groups(
         let members: Vec<usize> = (0..units).filter(|&unit| ig[unit] == group).collect();
         let rows: Vec<f32> =
             members.iter().flat_map(|&unit| &sub[unit * sub_dim..(unit + 1) * sub_dim]).copied().collect();
-        let share = settings.sg_resolution_share * radius(&rows, sub_dim);
-        let sg = HdbscanSettings {
-            resolution: if settings.sg.engine == Engine::Exact {
-                settings.sg.resolution.max(share)
-            } else {
-                0.0
-            },
-            ..settings.sg.clone()
-        };
-        let mut clustering = hdbscan(&rows, sub_dim, &sg)?;
+        let mut clustering = hdbscan(&rows, sub_dim, &settings.within(&rows, sub_dim))?;
         clustering.single_cluster |= clustering.clusters() == 0;
         let (labels, probabilities) = whole_if_single(clustering);
         for ((&unit, label), probability) in members.iter().zip(labels).zip(probabilities) {
