@@ -1,4 +1,4 @@
-//! Speed of encoder training. The peer of `step` is `scripts/reference/multiview_speed.py`: run both
+//! Speed of encoder training. The peer of `step` is `scripts/bench/encoder_torch.py`: run both
 //! on the same machine, in turns, and compare the ratio.
 //!
 //! `cargo bench -p tracemill-models --bench encoder`

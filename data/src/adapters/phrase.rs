@@ -353,6 +353,12 @@ mod tests {
     }
 
     #[test]
+    fn a_quoted_name_is_a_target_even_without_a_gesture() {
+        assert_eq!(said("Go to the 'Alarm' tab."), (None, Some("Alarm".to_owned()), None));
+        assert_eq!(said("Save the alarm."), (None, None, None));
+    }
+
+    #[test]
     fn clicks_name_their_target() {
         for (instruction, target) in [
             ("Click on 'Settings'", "Settings"),
@@ -360,6 +366,7 @@ mod tests {
             ("Click on the Add to cart button to buy it.", "Add to cart button"),
             ("Tap the text input field labeled \"Search Wikipedia\" and type \"P\".", "Search Wikipedia"),
             ("Select 'Maui Jim's' from the list.", "Maui Jim's"),
+            ("Click on the 'Start' button", "Start"),
             ("Click on the search icon at the top of the screen", "search icon"),
             ("Click on the Caribbean- Bahamas.", "Caribbean- Bahamas"),
             ("Click on the option Flight", "option Flight"),

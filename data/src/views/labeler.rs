@@ -384,6 +384,51 @@ mod tests {
         assert_eq!(label(Platform::Web, &[], steps)[0].kind, UnitKind::Control);
     }
 
+    fn said(i: u32, verb: Verb, text: &str, instruction: &str) -> Step {
+        let mut s = step(i, verb, "", text);
+        s.instruction = Some(instruction.to_owned());
+        s
+    }
+
+    #[test]
+    fn names_come_from_the_instruction_and_values_and_incidents_stay_out() {
+        let steps = vec![
+            said(0, Verb::Home, "", "Go to the home screen."),
+            said(1, Verb::Click, "", "Tap the Messages icon."),
+            said(2, Verb::Click, "", "Tap 'Not now' to dismiss the dialog."),
+            said(3, Verb::Click, "", "Click on the 'To' field."),
+            said(4, Verb::Type, "Ann", "Enter 'Ann' in the 'To' field."),
+            said(5, Verb::Wait, "", "Wait for the page to load."),
+            said(6, Verb::Click, "", "Tap 'Ann' in the list."),
+            said(7, Verb::Click, "", "Go to the 'Chats' tab."),
+            said(8, Verb::Complete, "", "Task completed."),
+        ];
+        let units = label(Platform::Mobile, &["Messages", "Clock"], steps);
+        assert_eq!(units.len(), 1);
+        let unit = &units[0];
+        assert_eq!((unit.env.as_str(), unit.env_tag.as_str()), ("Messages", "Messages"));
+        assert_eq!(
+            unit.action,
+            "click Messages icon; click To; type in To; click what was typed; click Chats"
+        );
+        assert_eq!(unit.keyword, "Ann");
+        assert_eq!(
+            unit.description,
+            "Tap the Messages icon; Click on the 'To' field; Enter … in the 'To' field; Tap … in the list; Go to \
+             the 'Chats' tab"
+        );
+        assert_eq!(unit.act_tag, "home click click click type wait click click", "the tag has every step");
+        assert_eq!(unit.actions.len(), 9, "nothing is lost");
+    }
+
+    #[test]
+    fn cells_of_a_sheet_are_values() {
+        let steps = vec![step(0, Verb::Click, "B4", ""), step(1, Verb::Click, "$A$1:C9", "")];
+        assert_eq!(label(Platform::Desktop, &["Excel"], steps)[0].action, "click cell; click cell");
+        let steps = vec![step(0, Verb::Click, "AB", ""), step(1, Verb::Click, "A0", "")];
+        assert_eq!(label(Platform::Desktop, &["Excel"], steps)[0].action, "click AB; click A0");
+    }
+
     #[test]
     fn a_screen_described_in_words_stands_in_for_the_application() {
         let mut s = step(0, Verb::Click, "", "");

@@ -302,6 +302,30 @@ mod tests {
     }
 
     #[test]
+    fn a_tap_on_a_listed_application_counts_outside_of_applications_only() {
+        let steps = vec![
+            step(0, Verb::Click, "Tap the Clock icon."),
+            step(1, Verb::Click, "Tap Messages"),
+            step(2, Verb::Recents, "Show recent apps"),
+            step(3, Verb::Click, "Open the Messages app from the home screen."),
+        ];
+        let (episode, rows) = rows(steps.clone());
+        let apps: Vec<_> = places(&episode, &rows).into_iter().map(|p| p.app).collect();
+        let of = |name: &str| Some(name.to_owned());
+        assert_eq!(apps, [of("Clock"), of("Clock"), None, of("Messages")]);
+        assert_eq!(cut(steps), vec![(0, 2, "start"), (2, 4, "home")]);
+    }
+
+    #[test]
+    fn the_clipboard_is_no_application() {
+        let mut steps: Vec<Step> = (0..4).map(|i| step(i, Verb::Click, "")).collect();
+        for (step, app) in steps.iter_mut().zip(["Excel", "OS-Clipboard", "Excel", "Chrome"]) {
+            step.app = Some(app.into());
+        }
+        assert_eq!(cut(steps), vec![(0, 3, "start"), (3, 4, "app")]);
+    }
+
+    #[test]
     fn submit_idle_subtask_and_length_cut() {
         let mut steps =
             vec![step(0, Verb::Type, "Type"), step(1, Verb::Click, "Tap Send"), step(2, Verb::Click, "x")];

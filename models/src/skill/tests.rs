@@ -51,6 +51,14 @@ fn waits_terminals_and_popups_go() {
 }
 
 #[test]
+fn the_way_out_of_the_application_before_goes() {
+    let switch = phrased("click", "Switch to the Clock app");
+    let unit = vec![step("home"), step("recents"), switch, target("click", "Alarm"), step("home")];
+    assert_eq!(removed(unit), [(0, "transition"), (1, "transition")]);
+    assert_eq!(removed(vec![step("home"), step("complete")]), [(1, "terminal")], "nothing else is left");
+}
+
+#[test]
 fn a_retry_is_a_repeat_and_unknown_steps_are_not() {
     let retry = vec![target("click", "OK"), step("wait"), target("click", "OK"), target("click", "Next")];
     assert_eq!(removed(retry), [(1, "wait"), (2, "repeat")]);

@@ -1,7 +1,7 @@
 """PyTorch's time for one training step of the multi-view encoder: the peer of `step` in
 models/benches/encoder.rs (3 x (3072 -> 256 -> 256), six predictors, three decoders, batch 512, CPU).
 
-    python scripts/reference/multiview_speed.py [seconds]
+    python scripts/bench/encoder_torch.py [seconds]
 """
 
 import sys
