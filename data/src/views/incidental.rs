@@ -77,7 +77,7 @@ fn remove_plain<'a>(unit: &'a Unit, map: &'a AliasMap) -> CleanUnit<'a> {
             "wait" => clean.removed.push((i, "wait")),
             "click" | "select" if map.dismisses_popup(action) => clean.removed.push((i, "dismissed_popup")),
             _ if clean.kept.is_empty() && leaves_app(&clean.mapped[i]) => {
-                clean.removed.push((i, "transition"))
+                clean.removed.push((i, "transition"));
             }
             _ => clean.kept.push(i),
         }
