@@ -15,13 +15,15 @@ use super::optimizer::AdamW;
 /// The only metadata key: with more, the order in the file would vary from run to run.
 const METADATA_KEY: &str = "tracemill";
 
-/// The epoch with the lowest loss so far.
+/// The last epoch that was better than all before it: by its loss, or by its retrieval.
 #[derive(Debug, Clone)]
 pub struct BestEpoch {
     /// Its number, from 1.
     pub epoch: usize,
-    /// Its held-out total loss, or its training loss where nothing is held out.
+    /// The lowest total loss so far, on held-out units, or in training where nothing is held out.
     pub loss: f64,
+    /// The best retrieval so far on held-out units.
+    pub retrieval: Option<f64>,
     /// The parameters after it.
     pub tensors: BTreeMap<String, Tensor>,
 }
@@ -56,7 +58,7 @@ struct Header {
     train: TrainConfig,
     epoch: usize,
     stale: usize,
-    best: Option<(usize, f64)>,
+    best: Option<(usize, f64, Option<f64>)>,
     units: usize,
     steps: u64,
     updates: BTreeMap<String, u64>,
@@ -92,7 +94,7 @@ impl Checkpoint {
             train: self.config.clone(),
             epoch: self.epoch,
             stale: self.stale,
-            best: self.best.as_ref().map(|best| (best.epoch, best.loss)),
+            best: self.best.as_ref().map(|best| (best.epoch, best.loss, best.retrieval)),
             units: self.units,
             steps: self.optimizer.steps(),
             updates,
@@ -114,7 +116,12 @@ impl Checkpoint {
         let mut take = |part: &str| parts.remove(part).unwrap_or_default();
         let encoder = Encoder::from_tensors(header.encoder, &take("model"))?;
         let optimizer = AdamW::restore(&header.train, header.steps, &header.updates, &mut take("adamw"))?;
-        let best = header.best.map(|(epoch, loss)| BestEpoch { epoch, loss, tensors: take("best") });
+        let best = header.best.map(|(epoch, loss, retrieval)| BestEpoch {
+            epoch,
+            loss,
+            retrieval,
+            tensors: take("best"),
+        });
         let Header { train: config, epoch, stale, units, .. } = header;
         Ok(Self { config, encoder, optimizer, epoch, stale, best, units })
     }

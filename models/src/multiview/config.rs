@@ -92,7 +92,7 @@ pub struct TrainConfig {
     pub batch_size: usize,
     /// Passes over the training units, at most.
     pub epochs: usize,
-    /// Epochs without a better held-out loss after which training stops.
+    /// Epochs without a better held-out loss or retrieval after which training stops.
     pub patience: usize,
     /// Share of the groups (episodes) that are held out.
     pub holdout: f64,

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use candle_core::DType;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +14,7 @@ use super::losses::Loss;
 use super::model::Encoder;
 use super::optimizer::AdamW;
 use super::random::{Purpose, stream};
+use super::{PAIRS, ops};
 
 /// Losses of Eq. 2, averaged over batches by their number of units.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -59,6 +61,9 @@ pub struct EpochMetrics {
     pub train: LossTerms,
     /// Losses on the held-out units after the epoch, dropout off.
     pub held_out: Option<LossTerms>,
+    /// How well one view of a held-out unit finds another among all held-out units: the mean
+    /// reciprocal rank by cosine, over ordered pairs of views. Equal views share the best rank.
+    pub held_out_retrieval: Option<f64>,
     /// Global norm of the gradients before clipping, averaged over the steps.
     pub grad_norm: f64,
     /// The best epoch so far, from 1; 0 before the first finite loss.
@@ -73,7 +78,7 @@ pub struct EpochMetrics {
 pub enum Ended {
     /// All epochs are done.
     Epochs,
-    /// The loss has not improved for `patience` epochs.
+    /// Neither loss nor retrieval has improved for `patience` epochs.
     Patience,
     /// The callback asked for it.
     Callback,
@@ -191,13 +196,15 @@ fn run_epoch(state: &mut Checkpoint, data: &TrainData, rows: &[u32], held: &[u32
         train.add(&loss, rows.len());
     }
     let held_out = evaluate(state, data, held)?;
+    let held_out_retrieval = retrieval(&state.encoder, data, held)?;
     state.epoch += 1;
-    keep_best(state, held_out.unwrap_or(train).total)?;
+    keep_best(state, held_out.unwrap_or(train).total, held_out_retrieval)?;
     Ok(EpochMetrics {
         epoch: state.epoch,
         steps: state.optimizer.steps(),
         train,
         held_out,
+        held_out_retrieval,
         grad_norm: norms / order.len().div_ceil(config.batch_size) as f64,
         best_epoch: state.best.as_ref().map_or(0, |best| best.epoch),
         stale: state.stale,
@@ -213,10 +220,45 @@ fn evaluate(state: &Checkpoint, data: &TrainData, held: &[u32]) -> Result<Option
     Ok((!held.is_empty()).then_some(terms))
 }
 
-fn keep_best(state: &mut Checkpoint, loss: f64) -> Result<()> {
-    let better = loss.is_finite() && state.best.as_ref().is_none_or(|best| loss < best.loss);
-    if better {
-        state.best = Some(BestEpoch { epoch: state.epoch, loss, tensors: state.encoder.tensors()? });
+/// Held-out units that are ranked among each other, at most.
+const RANKED: usize = 1_024;
+
+/// See [`EpochMetrics::held_out_retrieval`].
+fn retrieval(encoder: &Encoder, data: &TrainData, held: &[u32]) -> Result<Option<f64>> {
+    let held = &held[..held.len().min(RANKED)];
+    if held.is_empty() {
+        return Ok(None);
+    }
+    let units = data.units.select(held)?;
+    let z = encoder.views(&units, None)?;
+    let unit = [ops::unit_rows(&z[0])?, ops::unit_rows(&z[1])?, ops::unit_rows(&z[2])?];
+    let (mut sum, mut ranked) = (0.0, 0_usize);
+    for (p, q) in PAIRS {
+        let cosines = unit[p].matmul(&unit[q].t()?)?.to_dtype(DType::F32)?.to_vec2::<f32>()?;
+        let both: Vec<usize> =
+            (0..held.len()).filter(|&i| units.present()[i][p] && units.present()[i][q]).collect();
+        for &i in &both {
+            let better = both.iter().filter(|&&j| cosines[i][j] > cosines[i][i] + 1e-6).count();
+            sum += 1.0 / (better + 1) as f64;
+        }
+        ranked += both.len();
+    }
+    Ok((ranked > 0).then(|| sum / ranked as f64))
+}
+
+/// Keeps the epoch if its loss or its retrieval is better than ever. The contrastive loss alone would
+/// stop too early: on few units it rises with over-confidence long before its latents stop getting
+/// better.
+fn keep_best(state: &mut Checkpoint, loss: f64, retrieval: Option<f64>) -> Result<()> {
+    let lower = loss.is_finite() && state.best.as_ref().is_none_or(|best| loss < best.loss);
+    let finds_more = state.best.as_ref().is_some_and(|best| retrieval > best.retrieval);
+    if lower || finds_more {
+        let (least, most) = match &state.best {
+            Some(best) => (best.loss.min(loss), if finds_more { retrieval } else { best.retrieval }),
+            None => (loss, retrieval),
+        };
+        let tensors = state.encoder.tensors()?;
+        state.best = Some(BestEpoch { epoch: state.epoch, loss: least, retrieval: most, tensors });
         state.stale = 0;
     } else {
         state.stale += 1;

@@ -71,6 +71,7 @@ fn train_and_encode(settings: &Settings, run: &Run, draft: &mut Draft) -> Result
     draft.count("epochs", outcome.checkpoint.epoch);
     draft.count("best_epoch", best.map_or(0, |b| b.epoch));
     draft.count("best_loss", best.map_or(Value::Null, |b| json!(b.loss)));
+    draft.count("best_retrieval", best.map_or(Value::Null, |b| json!(b.retrieval)));
     draft.count("trained_units", outcome.trained_units);
     draft.count("held_out_units", outcome.held_out_units);
     draft.count("units", views.len());
@@ -140,6 +141,7 @@ impl EpochLog {
         let names = [
             "train_total",
             "held_out_total",
+            "held_out_retrieval",
             "train_contrastive",
             "train_prediction",
             "train_reconstruction",
@@ -171,6 +173,7 @@ fn metrics_row(metrics: &EpochMetrics) -> Value {
         row.insert(format!("{part}_prediction"), json!(terms.prediction));
         row.insert(format!("{part}_reconstruction"), json!(terms.reconstruction));
     }
+    row.insert("held_out_retrieval".into(), json!(metrics.held_out_retrieval));
     row.insert("grad_norm".into(), json!(metrics.grad_norm));
     row.insert("best_epoch".into(), json!(metrics.best_epoch));
     Value::Object(row)
