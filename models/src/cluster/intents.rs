@@ -94,7 +94,7 @@ pub struct IntentAssignment {
 ///
 /// # Errors
 ///
-/// Where the matrices do not describe the same units, or [`hdbscan`] fails.
+/// Where the matrices do not describe the same units, or [`hdbscan()`] fails.
 pub fn intent_groups(
     z: &[f32],
     dim: usize,

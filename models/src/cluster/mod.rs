@@ -59,7 +59,7 @@ pub enum Engine {
     Crate,
 }
 
-/// Settings of [`hdbscan`].
+/// Settings of [`hdbscan()`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HdbscanSettings {
     /// Units that make a cluster, at least 2.

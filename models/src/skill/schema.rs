@@ -229,14 +229,13 @@ impl SkillBuilder<'_, '_> {
         self.members[member].unit.unit_id.clone()
     }
 
-    /// The most common environment tag of the members; ties go to the first in lexicographic order.
+    /// The environment tag that more than half of the members have; empty where they are of many.
     fn environment(&self, members: &[usize]) -> &str {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for &m in members {
             *counts.entry(&self.members[m].unit.env_tag).or_default() += 1;
         }
-        let most = counts.into_iter().rev().max_by_key(|(_, n)| *n);
-        most.map_or("", |(tag, _)| tag)
+        counts.into_iter().find(|(_, n)| 2 * n > members.len()).map_or("", |(tag, _)| tag)
     }
 
     /// The medoid's steps, with the values that the supporting members have in the aligned ones.
