@@ -106,6 +106,11 @@ fn write_json(out: &mut String, value: &Value, indent: usize, broken_levels: usi
         out.push_str(&line);
         return;
     }
+    if let Value::Array(list) = value
+        && !list.iter().any(|entry| entry.is_array() || entry.is_object())
+    {
+        return fill_lines(out, list, indent);
+    }
     let (open, close, entries): (char, char, Vec<(String, &Value)>) = match value {
         Value::Array(list) if !list.is_empty() => {
             ('[', ']', list.iter().map(|v| (String::new(), v)).collect())
@@ -124,6 +129,29 @@ fn write_json(out: &mut String, value: &Value, indent: usize, broken_levels: usi
     out.push('\n');
     out.extend(std::iter::repeat_n(' ', indent));
     out.push(close);
+}
+
+/// A list of plain values, as many on a line as fit.
+fn fill_lines(out: &mut String, list: &[Value], indent: usize) {
+    let margin = format!("\n{}", " ".repeat(indent + 2));
+    let mut column = JSON_COLUMNS;
+    out.push('[');
+    for (i, entry) in list.iter().enumerate() {
+        let comma = if i + 1 < list.len() { "," } else { "" };
+        let text = format!("{entry}{comma}");
+        let width = text.chars().count();
+        if i == 0 || column + 1 + width > JSON_COLUMNS {
+            out.push_str(&margin);
+            column = indent + 2 + width;
+        } else {
+            out.push(' ');
+            column += 1 + width;
+        }
+        out.push_str(&text);
+    }
+    out.push('\n');
+    out.extend(std::iter::repeat_n(' ', indent));
+    out.push(']');
 }
 
 /// The entries of an object that have a value, with their keys as JSON.
