@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::source::{Fault, Rejecter};
-use super::{Adapter, AdapterError, AdapterOptions, Input, Item, Record};
+use super::{Adapter, AdapterError, AdapterOptions, Input, Item, Record, nothing};
 use crate::trace::{Episode, Format, Outcome, Platform, RejectKind, Step};
 use session::Session;
 
@@ -146,17 +146,6 @@ pub(super) fn name(path: &Path) -> String {
 /// The error for an input whose folders cannot be listed.
 pub(super) fn unlistable(input: &Input, source: std::io::Error) -> AdapterError {
     AdapterError::Io { path: input.only.clone().unwrap_or_else(|| input.root.clone()), source }
-}
-
-/// The error for an input that holds nothing of `format`, saying what it holds instead.
-pub(super) fn nothing(input: &Input, format: Format) -> AdapterError {
-    let path = input.only.clone().unwrap_or_else(|| input.root.clone());
-    let found: Vec<_> = super::looks_like(&path).into_iter().map(Format::name).collect();
-    let hint = match found.first() {
-        Some(first) => format!("; it looks like {}: try --format {first}", found.join(" or ")),
-        None => String::new(),
-    };
-    AdapterError::Nothing { path, format, hint }
 }
 
 /// Checks that a step's screenshot was found, where `options` require it.

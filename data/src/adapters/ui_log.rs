@@ -22,7 +22,8 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::screenagent::{nothing, unlistable};
+use super::nothing;
+use super::screenagent::unlistable;
 use super::source::{Fault, Rejecter};
 use super::{Adapter, AdapterError, AdapterOptions, Input, Item, Record};
 use crate::trace::{Episode, Format, Outcome, Platform, RejectKind, Step};

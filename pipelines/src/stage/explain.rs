@@ -187,12 +187,16 @@ fn removed_text(skill: &Skill) -> Vec<String> {
     by_rule.into_iter().map(|((rule, verb), n)| format!("{verb} × {n} (rule `{rule}`)")).collect()
 }
 
-/// An indented outline of a JSON value.
+fn is_empty(value: &Value) -> bool {
+    value.as_str().is_some_and(str::is_empty) || value.as_array().is_some_and(Vec::is_empty)
+}
+
+/// An indented outline of a JSON value, without what is empty.
 fn render(value: &Value, depth: usize, out: &mut String) {
     let indent = "  ".repeat(depth);
     match value {
         Value::Object(fields) => {
-            for (name, field) in fields {
+            for (name, field) in fields.iter().filter(|(_, field)| !is_empty(field)) {
                 match field {
                     Value::Object(_) | Value::Array(_) => {
                         out.push_str(&format!("{indent}{name}:\n"));

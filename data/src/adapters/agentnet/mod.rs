@@ -21,7 +21,8 @@ mod tests;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::screenagent::{nothing, unlistable};
+use super::nothing;
+use super::screenagent::unlistable;
 use super::source::{Fault, Rejecter, parse_json, read_text, utf8};
 use super::{Adapter, AdapterError, AdapterOptions, Input, Item, Record};
 use crate::trace::{Episode, Format, RejectKind};
