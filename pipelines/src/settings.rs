@@ -172,13 +172,11 @@ pub struct MemorySection {
     pub gates: usize,
     /// Traces returned for each subgroup.
     pub traces: usize,
-    /// From this many units on, the ungated search uses an approximate index.
-    pub approximate_from: usize,
 }
 
 impl Default for MemorySection {
     fn default() -> Self {
-        Self { gates: 3, traces: 2, approximate_from: 200_000 }
+        Self { gates: 3, traces: 2 }
     }
 }
 

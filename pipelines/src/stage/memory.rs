@@ -23,7 +23,7 @@ use super::{embed, encode};
 use crate::cli::QueryArgs;
 use crate::manifest;
 use crate::run::{Draft, Report, Run, StageInput, StageSpec, write_json};
-use crate::settings::{EmbedSection, MemorySection, Settings};
+use crate::settings::{EmbedSection, Settings};
 use crate::table;
 
 /// A row of `R/memory/groups.parquet`: an intent group's prototype.
@@ -163,7 +163,7 @@ struct Memory {
 }
 
 impl Memory {
-    fn load(run: &Run, settings: &MemorySection) -> Result<Self> {
+    fn load(run: &Run) -> Result<Self> {
         let groups: Vec<GroupRow> = read_table(&run.require("memory/groups.parquet", "memory")?)?;
         let rows: Vec<MemoryRow> = read_table(&run.require("memory/subgroups.parquet", "memory")?)?;
         let traces: Vec<TraceRow> = read_table(&run.require("memory/traces.parquet", "memory")?)?;
@@ -190,7 +190,7 @@ impl Memory {
         let flat = traces.iter().flat_map(|t| &t.z).copied().collect();
         Ok(Self {
             index: IntentIndex { subgroups, groups },
-            vectors: UnitIndex::build(flat, dim, index_settings(settings))?,
+            vectors: UnitIndex::build(flat, dim, IndexSettings::default())?,
             traces,
             skills: read_table(&run.require("skills/skills.parquet", "induce")?)?,
             environments: serde_json::from_str(&names).context("memory/environments.json")?,
@@ -208,10 +208,6 @@ impl Memory {
         let named = self.environments.iter().filter(|(tag, _)| text.contains(&padded(tag)));
         named.max_by_key(|(tag, _)| tag.len()).map(|(_, env)| env.as_str())
     }
-}
-
-fn index_settings(settings: &MemorySection) -> IndexSettings {
-    IndexSettings { exact_below: settings.approximate_from, ..IndexSettings::default() }
 }
 
 /// The intent prototype of a text: the description slot holds the text, the environment slot the
@@ -236,13 +232,13 @@ fn prototype(encoder: &Encoder, embedder: &dyn Embedder, text: &str, env: Option
 /// When the run has no plan memory, or the embedder of its embeddings cannot be loaded.
 pub fn query(settings: &Settings, args: &QueryArgs) -> Result<()> {
     let run = Run::open(&args.run, false)?;
-    let memory = Memory::load(&run, &settings.memory)?;
+    let memory = Memory::load(&run)?;
     let embedder = embed::open(&embedder_of(&run)?, "cpu")?;
     let encoder = encode::load(&run, "cpu")?;
     let env = memory.named_environment(&args.text);
     let z = prototype(&encoder, embedder.as_ref(), &args.text, env)?;
     let answer = if args.greedy {
-        greedy(&run, settings, &z, args.top)?
+        greedy(&run, &z, args.top)?
     } else {
         let query = QuerySettings {
             top_k: args.top,
@@ -288,11 +284,12 @@ fn trace_json(trace: &TraceRow, hit: &UnitHit) -> Value {
 }
 
 /// The ungated baseline: the most similar units of all, whatever their group.
-fn greedy(run: &Run, settings: &Settings, z: &[f32], top: usize) -> Result<Vec<Value>> {
+fn greedy(run: &Run, z: &[f32], top: usize) -> Result<Vec<Value>> {
     let units: Vec<IntentRow> = read_table(&run.require("intents/units.parquet", "cluster")?)?;
     let flat = units.iter().flat_map(|u| &u.z).copied().collect();
-    let index = UnitIndex::build(flat, z.len(), index_settings(&settings.memory))?;
-    let hits = index.top_k(z, top)?;
+    // One query: comparing every unit is faster than building graphs, and exact at any size.
+    let exact = IndexSettings { exact_below: usize::MAX, ..IndexSettings::default() };
+    let hits = UnitIndex::build(flat, z.len(), exact)?.top_k(z, top)?;
     let wanted: HashMap<&str, &UnitHit> = hits.iter().map(|h| (units[h.unit].unit_id.as_str(), h)).collect();
     let mut texts: HashMap<String, Unit> = HashMap::new();
     for batch in read_batches::<Unit>(&run.require("units/units.parquet", "label")?)? {
