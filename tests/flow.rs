@@ -179,3 +179,39 @@ fn too_many_rejects_fail_the_stage_and_keep_the_reasons() {
     let reasons = std::fs::read_to_string(dir.path().join("r/rejects-ingest.jsonl")).expect("the reasons");
     assert!(reasons.contains("cut off"), "{reasons}");
 }
+
+#[test]
+fn logs_of_the_same_name_are_not_duplicates_but_the_same_log_is() {
+    let dir = temporary();
+    let header = "timeStamp,userID,targetApp,eventType,tag_value\n";
+    for (folder, target) in [("a", "One"), ("b", "Two")] {
+        let folder = dir.path().join(folder);
+        std::fs::create_dir(&folder).expect("a new folder");
+        let row = format!("2021-01-01T10:00:00.000Z,ann,Excel,clickButton,{target}\n");
+        std::fs::write(folder.join("log.csv"), format!("{header}{row}")).expect("writable");
+    }
+    let both = ["--format", "ui-log", "--input", "a", "--format", "ui-log", "--input", "b"];
+    ok(dir.path(), &[&["ingest", "--run", "r"], &both[..]].concat());
+    let counts = |run: &str| {
+        let manifest = std::fs::read_to_string(dir.path().join(run).join("traces/manifest.json"));
+        let manifest: serde_json::Value = serde_json::from_str(&manifest.expect("a manifest")).expect("JSON");
+        (manifest["counts"]["episodes"].clone(), manifest["counts"]["rejects"].clone())
+    };
+    assert_eq!(counts("r"), (2.into(), 0.into()));
+    ok(dir.path(), &[&["ingest", "--run", "s"], &both[..4], &both[..4]].concat());
+    assert_eq!(counts("s"), (1.into(), 1.into()));
+}
+
+#[test]
+fn a_tiny_corpus_makes_a_whole_run_and_readers_need_a_run() {
+    let dir = temporary();
+    let set = ["--set", "sample.episodes=1", "--set", "embed.dim=64", "--set", "encode.train.epochs=1"];
+    ok(dir.path(), &[&["run", "demo", "--run", "r"], &set[..]].concat());
+    let page = std::fs::read_to_string(dir.path().join("r/report/index.html")).expect("a page");
+    assert!(page.contains("synthetic"), "figures of the sample are labelled");
+    let missing = fails(dir.path(), &["explain", "sg0.0", "--run", "nope"]);
+    assert!(missing.contains("no run folder at nope"), "{missing}");
+    assert!(!dir.path().join("nope").exists());
+    let empty = fails(dir.path(), &["memory", "query", "--run", "r", " "]);
+    assert!(empty.contains("the query is empty"), "{empty}");
+}

@@ -12,7 +12,7 @@ use crate::run::{Report, Run};
 use crate::settings::Settings;
 use crate::stage;
 
-/// GUI interaction traces into intents, skills, plan memory and training sets.
+/// GUI interaction traces into intents, skills and plan memory.
 #[derive(Debug, Parser)]
 #[command(name = "tracemill", version, about, max_term_width = 110)]
 pub struct Cli {
@@ -43,7 +43,7 @@ enum Command {
         #[command(subcommand)]
         command: MemoryCommand,
     },
-    /// Measure: the encoder's ablation.
+    /// Measure what a run has found.
     Eval {
         #[command(subcommand)]
         command: EvalCommand,

@@ -21,6 +21,7 @@ pub fn resolve(file: Option<&Path>, overrides: &[String]) -> Result<Settings> {
         let table: toml::Table = toml::from_str(&text).with_context(|| format!("{}", path.display()))?;
         let value = serde_json::to_value(table)?;
         overlay(&mut resolved, value, "").with_context(|| format!("{}", path.display()))?;
+        typed(&resolved).with_context(|| format!("{}", path.display()))?;
     }
     for item in overrides {
         let (key, text) =
@@ -30,8 +31,14 @@ pub fn resolve(file: Option<&Path>, overrides: &[String]) -> Result<Settings> {
             .rsplit('.')
             .fold(value, |inner, part| Value::Object([(part.to_owned(), inner)].into_iter().collect()));
         overlay(&mut resolved, nested, "").with_context(|| format!("--set {item}"))?;
+        typed(&resolved).with_context(|| format!("--set {item}"))?;
     }
-    serde_json::from_value(resolved).context("settings")
+    typed(&resolved)
+}
+
+/// The settings, each value of its type.
+fn typed(resolved: &Value) -> Result<Settings> {
+    Ok(Settings::deserialize(resolved)?)
 }
 
 /// A value of `--set`: TOML syntax where it is that, else a bare string.
@@ -122,6 +129,10 @@ mod tests {
         assert_eq!(
             error(&["encode.train.wieght_decay=1"]),
             "--set encode.train.wieght_decay=1: unknown key `encode.train.wieght_decay`; did you mean `weight_decay`?"
+        );
+        assert_eq!(
+            error(&["encode.train.batch_size=-1"]),
+            "--set encode.train.batch_size=-1: invalid value: integer `-1`, expected usize"
         );
         assert!(error(&["zzzzzzzzzzzz=1"]).contains("known keys: "));
     }

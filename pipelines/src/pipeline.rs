@@ -46,7 +46,7 @@ pub fn load_recipe(recipe: &Path, overrides: &[String]) -> Result<Settings> {
     resolve(Some(file.path()), overrides)
 }
 
-/// The stages to run, in the recipe's order.
+/// The stages to run, in the order of the flow.
 ///
 /// # Errors
 /// A recipe without stages, or a stage that does not exist or is not in the recipe.
@@ -62,6 +62,7 @@ pub fn plan(settings: &Settings, from: Option<&str>, only: Option<&str>) -> Resu
     if stages.is_empty() {
         bail!("the recipe names no stage: add `stages = [\"ingest\", …]`");
     }
+    stages.sort_by_key(|name| known.iter().position(|k| k == name));
     let place = |name: &str| {
         stages
             .iter()

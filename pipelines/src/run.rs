@@ -88,6 +88,21 @@ impl Run {
         Ok(Self { dir: dir.to_owned(), resume })
     }
 
+    /// Opens a run folder that is there, to read from it.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn existing(dir: &Path) -> Result<Self> {
+        if !dir.is_dir() {
+            bail!(
+                "no run folder at {}: `tracemill run demo --run {}` makes one",
+                dir.display(),
+                dir.display()
+            );
+        }
+        Ok(Self { dir: dir.to_owned(), resume: false })
+    }
+
     /// The run folder.
     pub fn dir(&self) -> &Path {
         &self.dir

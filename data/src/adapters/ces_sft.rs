@@ -72,6 +72,7 @@ impl Adapter for CesSft {
         if let Err(fault) = result.and_then(|()| some_records(groups.rows_seen)) {
             let after = groups.rows_seen.checked_sub(1);
             let after = after.map_or_else(String::new, |last| format!("after {}", row_key(last)));
+            groups.cut_off();
             sink(rejecter.record(Refused::new(after, None, fault)));
         }
         for group in groups.in_order {
@@ -93,6 +94,8 @@ struct Groups {
     trackers: BTreeMap<u64, usize>,
     /// The Tracker episode that the next row may continue, and the state it must start from.
     open: Option<(usize, String)>,
+    /// The episode of the row before.
+    last: Option<usize>,
     rows_seen: usize,
 }
 
@@ -107,6 +110,15 @@ struct Group {
 }
 
 impl Groups {
+    /// The file breaks off here: the episode of its last row may go on behind that.
+    fn cut_off(&mut self) {
+        if let Some(place) = self.last {
+            let row = self.rows_seen.saturating_sub(1);
+            let reason = "the file breaks off after this row, and the episode may go on there";
+            self.in_order[place].fault.get_or_insert((row, Fault::new(RejectKind::Malformed, reason)));
+        }
+    }
+
     /// Adds a row to its episode.
     ///
     /// A fault is returned only when the row does not say which episode it belongs to.
@@ -151,6 +163,7 @@ impl Groups {
             Some((place, due)) => (place, due == prompt.state),
             None => (self.begin_tracker(prompt), first),
         };
+        self.last = Some(place);
         let group = &mut self.in_order[place];
         if !continues {
             let reason = "`Previous Task State` is neither the first state nor the output of the row before";
@@ -197,6 +210,7 @@ impl Groups {
                 place
             }
         };
+        self.last = Some(place);
         let group = &mut self.in_order[place];
         let other =
             || Fault::new(RejectKind::OutOfRange, "its instruction is not that of the episode's first row");

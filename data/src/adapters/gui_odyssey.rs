@@ -5,7 +5,7 @@
 //! [`Episode::split`]. Coordinates are thousandths of the screen. A scroll's source direction is
 //! the finger's (end minus start); content moves the other way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -38,10 +38,9 @@ impl Adapter for GuiOdyssey {
     /// its reject.
     fn discover(&self, input: &Input) -> Result<Vec<Item>, AdapterError> {
         let mut paths = files_of(input, Format::GuiOdyssey, &["json"])?;
-        let mut split_files: Vec<PathBuf> =
-            paths.iter().filter_map(|p| split_folder(input, p)).flat_map(|f| split_files(&f)).collect();
-        split_files.dedup();
-        paths.extend(split_files.into_iter().filter(|p| read_split(p).is_err()));
+        let folders: BTreeSet<PathBuf> = paths.iter().filter_map(|p| split_folder(input, p)).collect();
+        let split_files = folders.iter().flat_map(|folder| split_files(folder));
+        paths.extend(split_files.filter(|p| read_split(p).is_err()));
         paths.sort();
         paths.dedup();
         Ok(paths.into_iter().map(Item::whole).collect())

@@ -45,14 +45,20 @@ impl Adapter for Mind2web {
         let rejecter = Rejecter::of(Format::Mind2web, input, &item.path);
         let mut groups = Groups::default();
         let mut lines = 0;
+        let mut cut_off = false;
         let result = for_each_line(item, |number, line| {
             lines += 1;
-            if let Err(fault) = line.and_then(|text| groups.add(number, text)) {
+            let added = line.and_then(|text| groups.add(number, text));
+            cut_off = added.is_err();
+            if let Err(fault) = added {
                 sink(rejecter.record(Refused::new(format!("line {number}"), None, fault)));
             }
         });
         if let Err(fault) = result.and_then(|()| some_records(lines)) {
             sink(rejecter.record(Refused::new("", None, fault)));
+        }
+        if cut_off {
+            groups.cut_off();
         }
         for group in groups.in_order {
             sink(rejecter.outcome(group.episode(&rejecter.file)));
@@ -96,6 +102,21 @@ struct Task {
 }
 
 impl Groups {
+    /// The last line cannot be read: the episode of the line before it, if it lacks steps, may have lost
+    /// them there.
+    fn cut_off(&mut self) {
+        let last = self.in_order.iter_mut().max_by_key(|group| group.rows.last().map(|(line, _)| *line));
+        let Some((group, Some(line))) = last.map(|group| {
+            let line =
+                group.missing().filter(|missing| *missing > 0).and(group.rows.last().map(|(line, _)| *line));
+            (group, line)
+        }) else {
+            return;
+        };
+        let reason = "the file breaks off after this line, and the episode lacks steps";
+        group.fault.get_or_insert((line, Fault::new(RejectKind::Malformed, reason)));
+    }
+
     /// Adds a line to its episode; a fault of a row that names its episode becomes the episode's.
     fn add(&mut self, line: u64, text: &str) -> Result<(), Fault> {
         let value = parse_json(text)?;
@@ -117,6 +138,13 @@ impl Groups {
             }
         }
         Ok(())
+    }
+}
+
+impl Group {
+    /// Steps that its rows speak of and that are not there; `None` without a row.
+    fn missing(&self) -> Option<i64> {
+        Some(self.rows.first()?.1.task.total_steps - self.rows.len() as i64)
     }
 }
 

@@ -54,7 +54,7 @@ impl Input {
     }
 
     /// Regular files under the root (or the one file given) that `keep` accepts, sorted by path.
-    /// Links that leave the root are not followed.
+    /// Links to files are followed (a Hugging Face cache consists of them), links to folders are not.
     ///
     /// # Errors
     /// A folder that cannot be listed.
@@ -65,7 +65,8 @@ impl Input {
         let mut files = Vec::new();
         for entry in walkdir::WalkDir::new(&self.root).sort_by_file_name() {
             let entry = entry?;
-            if entry.file_type().is_file() && keep(entry.path()) {
+            let linked = || entry.path_is_symlink() && entry.path().is_file();
+            if (entry.file_type().is_file() || linked()) && keep(entry.path()) {
                 files.push(entry.into_path());
             }
         }

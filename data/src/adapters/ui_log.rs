@@ -17,6 +17,7 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
 
@@ -103,8 +104,14 @@ fn is_log(path: &Path) -> bool {
     read.is_err() || String::from_utf8_lossy(header).to_lowercase().contains("eventtype")
 }
 
+/// Episodes under construction.
 #[derive(Default)]
-struct Groups(Vec<Group>);
+struct Groups {
+    in_order: Vec<Group>,
+    by_case: HashMap<String, usize>,
+    /// The group of the row before.
+    last: Option<usize>,
+}
 
 impl Groups {
     fn add(&mut self, columns: &Columns, row: &Row<Vec<String>>) -> Result<(), Fault> {
@@ -113,7 +120,8 @@ impl Groups {
         let user = columns.user(&row.fields).map(str::to_owned);
         let step = columns.step(&row.fields, format!("line {}", row.line))?;
         let index = self.group(columns.has_case(), case, user, row.line);
-        let group = &mut self.0[index];
+        self.last = Some(index);
+        let group = &mut self.in_order[index];
         group.last_line = row.line;
         group.steps.push((nanos, step));
         Ok(())
@@ -121,7 +129,6 @@ impl Groups {
 
     /// Where a row belongs. Cases may interleave; users are cut into runs.
     fn group(&mut self, has_case: bool, case: Option<String>, user: Option<String>, line: u64) -> usize {
-        let last = self.0.len().checked_sub(1);
         let fits = |group: &Group| {
             if has_case {
                 case.is_none() || group.case.is_none() || case == group.case
@@ -129,28 +136,32 @@ impl Groups {
                 user.is_none() || group.user.is_none() || user == group.user
             }
         };
-        let same_case = |g: &Group| has_case && case.is_some() && g.case == case;
-        let found = self.0.iter().position(same_case).or(last.filter(|i| fits(&self.0[*i])));
-        if let Some(index) = found {
-            let group = &mut self.0[index];
-            group.case = group.case.take().or(case);
-            group.user = group.user.take().or(user);
-            return index;
+        let same_case = case.as_ref().filter(|_| has_case).and_then(|case| self.by_case.get(case).copied());
+        let found = same_case.or(self.last.filter(|i| fits(&self.in_order[*i])));
+        let index = found.unwrap_or(self.in_order.len());
+        if found.is_none() {
+            let steps = Vec::new();
+            self.in_order.push(Group { case: None, user: None, first_line: line, last_line: line, steps });
         }
-        self.0.push(Group { case, user, first_line: line, last_line: line, steps: Vec::new() });
-        self.0.len() - 1
+        let group = &mut self.in_order[index];
+        group.case = group.case.take().or(case);
+        group.user = group.user.take().or(user);
+        if let Some(case) = &group.case {
+            self.by_case.entry(case.clone()).or_insert(index);
+        }
+        index
     }
 
     fn into_episodes(self, name: &str, source: &str) -> Vec<Episode> {
-        let mut ids: Vec<String> = Vec::new();
+        let mut runs: HashMap<String, usize> = HashMap::new();
         let mut episodes = Vec::new();
-        for group in self.0 {
+        for group in self.in_order {
             let part = group.case.as_ref().or(group.user.as_ref());
             let id = part.map_or_else(|| name.to_owned(), |part| format!("{name}/{part}"));
-            let earlier = ids.iter().filter(|other| **other == id).count();
-            let suffix = if earlier > 0 { format!("#{}", earlier + 1) } else { String::new() };
+            let runs = runs.entry(id.clone()).or_default();
+            *runs += 1;
+            let suffix = if *runs > 1 { format!("#{runs}") } else { String::new() };
             episodes.push(group.into_episode(format!("{}:{id}{suffix}", Format::UiLog), source));
-            ids.push(id);
         }
         episodes
     }

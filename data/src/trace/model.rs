@@ -28,6 +28,11 @@ pub enum Format {
 }
 
 impl Format {
+    /// Whether its episodes have no ids of their own and are named after their files.
+    pub fn names_after_files(self) -> bool {
+        matches!(self, Self::Screenagent | Self::UiLog)
+    }
+
     /// Every format with an adapter, in declaration order.
     pub const ALL: [Self; 7] = [
         Self::GuiOdyssey,

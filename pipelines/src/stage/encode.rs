@@ -152,7 +152,8 @@ impl EpochLog {
     }
 
     fn finish(self, draft: &Draft) -> Result<()> {
-        std::fs::write(draft.path("metrics.jsonl"), self.lines.join("\n") + "\n").context("metrics.jsonl")
+        let lines = self.lines.iter().fold(String::new(), |text, line| text + line + "\n");
+        std::fs::write(draft.path("metrics.jsonl"), lines).context("metrics.jsonl")
     }
 }
 

@@ -66,7 +66,7 @@ struct Trial {
 /// # Errors
 /// When units or embeddings are missing, or training fails.
 pub fn encoder(settings: &Settings, args: &EncoderEvalArgs) -> Result<()> {
-    let run = Run::open(&args.run, false)?;
+    let run = Run::existing(&args.run)?;
     let views = UnitViews::load(&run)?;
     let variants: Vec<LossVariant> =
         if args.ablate { LossVariant::ALL.to_vec() } else { vec![settings.encode.train.variant] };

@@ -62,7 +62,7 @@ struct TemplateResult {
 /// # Errors
 /// When the corpus, units, intents or skills are missing, or no unit belongs to the corpus.
 pub fn run(args: &SampleEvalArgs) -> Result<()> {
-    let run = Run::open(&args.run, false)?;
+    let run = Run::existing(&args.run)?;
     let sample = args.sample.clone().unwrap_or_else(|| run.path("sample"));
     let truth = truth(&sample.join("truth.jsonl"))?;
     let templates = sample.join("templates.json");

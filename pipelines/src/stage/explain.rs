@@ -22,7 +22,7 @@ const SHOWN_MEMBERS: usize = 5;
 /// # Errors
 /// When no artifact of the run holds the id; says which were searched.
 pub fn run(args: &ExplainArgs) -> Result<()> {
-    let run = Run::open(&args.run, false)?;
+    let run = Run::existing(&args.run)?;
     let lineage = Lineage { run: &run }.of(&args.id)?;
     if args.json {
         table::print(&serde_json::to_string_pretty(&lineage)?);

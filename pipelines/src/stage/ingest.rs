@@ -1,6 +1,7 @@
 //! `ingest`: source files → `R/traces/{episodes,steps}.parquet` and `rejects.jsonl`.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 
@@ -10,7 +11,7 @@ use serde::Serialize;
 use serde_json::json;
 use tracemill_data::adapters::{Adapter, Input, Item, Record, adapter};
 use tracemill_data::parquet_io::TableWriter;
-use tracemill_data::trace::{EpisodeRow, Format, Reject, RejectKind, StepRow};
+use tracemill_data::trace::{Episode, EpisodeRow, Format, Reject, RejectKind, StepRow};
 
 use crate::config::InputSetting;
 use crate::progress;
@@ -27,6 +28,8 @@ struct SourceCounts {
     rejects: u64,
     screenshots_named: u64,
     screenshots_found: u64,
+    /// Whether the sample generator made it.
+    synthetic: bool,
 }
 
 /// An input with its adapter and the items found below it.
@@ -61,6 +64,9 @@ pub fn run(settings: &Settings, run: &Run) -> Result<Report> {
 }
 
 fn open_sources(settings: &Settings, run: &Run) -> Result<Vec<Source>> {
+    if !(0.0..=1.0).contains(&settings.ingest.max_rejects) {
+        bail!("ingest.max_rejects is {}: give a share from 0 to 1", settings.ingest.max_rejects);
+    }
     if settings.ingest.inputs.is_empty() {
         bail!("nothing to ingest: give --format F --input PATH, or `inputs` in the recipe");
     }
@@ -87,7 +93,27 @@ struct Writers {
     episodes: TableWriter<EpisodeRow>,
     steps: TableWriter<StepRow>,
     rejects: BufWriter<File>,
-    seen: HashSet<u64>,
+    /// Where each episode id was read first, both hashed.
+    seen: HashMap<u64, u64>,
+}
+
+impl Writers {
+    /// Takes the episode's id; false when it is taken. A recording that is named after its file gets
+    /// the hash of its place added to its name when another file of that name was there before.
+    fn claim(&mut self, episode: &mut Episode) -> bool {
+        let place = xxhash_of(&format!("{}\0{}", episode.source, episode.source_key));
+        match self.seen.entry(xxhash_of(&episode.episode_id)) {
+            Entry::Vacant(free) => {
+                free.insert(place);
+                true
+            }
+            Entry::Occupied(first) if *first.get() != place && episode.format.names_after_files() => {
+                episode.episode_id = format!("{}@{place:016x}", episode.episode_id);
+                self.seen.insert(xxhash_of(&episode.episode_id), place).is_none()
+            }
+            Entry::Occupied(_) => false,
+        }
+    }
 }
 
 fn ingest(settings: &Settings, sources: &[Source], draft: &mut Draft) -> Result<()> {
@@ -96,7 +122,7 @@ fn ingest(settings: &Settings, sources: &[Source], draft: &mut Draft) -> Result<
         episodes: TableWriter::create(&draft.path("episodes.parquet"))?,
         steps: TableWriter::create(&draft.path("steps.parquet"))?,
         rejects: BufWriter::new(File::create(&rejects_path)?),
-        seen: HashSet::new(),
+        seen: HashMap::new(),
     };
     let mut counts = Vec::new();
     for source in sources {
@@ -132,13 +158,16 @@ fn check_rejects(max_share: f64, kept: u64, rejects: u64, path: &std::path::Path
 }
 
 /// Reads one source: items in parallel, a window at a time, written in their order. What is held
-/// is one window, whatever the size of the input.
+/// is one window of items. An item is a file, or a block of lines where a format's lines stand alone;
+/// the formats that spread an episode over the rows of a file (ces-sft, mind2web, ui-log) need the
+/// whole file.
 fn ingest_source(settings: &Settings, source: &Source, writers: &mut Writers) -> Result<SourceCounts> {
     let bar = progress::bar("ingest", &source.setting.format, Some(source.items.len() as u64));
     let window = 8 * rayon::current_num_threads();
     let mut counts = SourceCounts {
         format: source.setting.format.clone(),
         path: source.setting.path.clone(),
+        synthetic: tracemill_data::sim::is_sample(&source.input.root),
         ..SourceCounts::default()
     };
     for items in source.items.chunks(window) {
@@ -164,8 +193,8 @@ fn write_window(batches: Vec<Vec<Record>>, writers: &mut Writers, counts: &mut S
     for record in batches.into_iter().flatten() {
         let reject = match record {
             Record::Reject(reject) => reject,
-            Record::Episode(episode) => {
-                if writers.seen.insert(xxhash_of(&episode.episode_id)) {
+            Record::Episode(mut episode) => {
+                if writers.claim(&mut episode) {
                     let (row, steps) = episode.into_rows();
                     counts.episodes += 1;
                     counts.steps += steps.len() as u64;

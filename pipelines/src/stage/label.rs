@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use rayon::prelude::*;
 use serde_json::json;
 use tracemill_data::parquet_io::TableWriter;
@@ -21,6 +21,9 @@ const BATCH_EPISODES: usize = 2_048;
 /// # Errors
 /// When `R/traces` is missing or damaged.
 pub fn run(settings: &Settings, run: &Run) -> Result<Report> {
+    if settings.label.max_steps == 0 {
+        bail!("label.max_steps is 0: a unit has at least one step");
+    }
     let spec = StageSpec {
         name: "label",
         folder: "units",

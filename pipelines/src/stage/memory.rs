@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use candle_core::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -231,7 +231,13 @@ fn prototype(encoder: &Encoder, embedder: &dyn Embedder, text: &str, env: Option
 /// # Errors
 /// When the run has no plan memory, or the embedder of its embeddings cannot be loaded.
 pub fn query(settings: &Settings, args: &QueryArgs) -> Result<()> {
-    let run = Run::open(&args.run, false)?;
+    if args.text.trim().is_empty() {
+        bail!("the query is empty: give a text to look for");
+    }
+    if args.top == 0 {
+        bail!("--top is 0: ask for 1 or more");
+    }
+    let run = Run::existing(&args.run)?;
     let memory = Memory::load(&run)?;
     let embedder = embed::open(&embedder_of(&run)?, "cpu")?;
     let encoder = encode::load(&run, "cpu")?;

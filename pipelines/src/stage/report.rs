@@ -6,7 +6,7 @@ mod tables;
 
 use anyhow::{Context, Result};
 use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment, context};
+use minijinja::{AutoEscape, Environment, UndefinedBehavior, context};
 use serde_json::Value;
 use tracemill_data::artifact::{IntentRow, Skill};
 use tracemill_data::parquet_io::read_table;
@@ -40,6 +40,11 @@ pub fn run(settings: &Settings, run: &Run) -> Result<Report> {
     run.stage(&spec, |draft| page(settings, run, draft))
 }
 
+/// A measure with so many decimals; a dash where it is not defined.
+fn rounded(value: Option<f64>, decimals: usize) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.decimals$}"))
+}
+
 fn page(settings: &Settings, run: &Run, draft: &mut Draft) -> Result<()> {
     let text = |name: &str| std::fs::read_to_string(run.path(name)).with_context(|| name.to_owned());
     let skills: Vec<Skill> =
@@ -48,10 +53,12 @@ fn page(settings: &Settings, run: &Run, draft: &mut Draft) -> Result<()> {
     let quality: Value = serde_json::from_str(&text("intents/quality.json")?)?;
     let counts = stage_counts(run)?;
     let sources = counts["traces"]["sources"].as_array().cloned().unwrap_or_default();
-    let synthetic = sources.iter().any(|s| s["path"].as_str().is_some_and(|p| p.contains("sample")));
+    let synthetic = sources.iter().any(|s| s["synthetic"] == true);
 
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.add_function("rounded", rounded);
     environment.add_template("page", TEMPLATE)?;
     let page = environment.get_template("page")?.render(context! {
         tool => manifest::tool(),

@@ -91,6 +91,10 @@ fn cases_may_interleave() {
     assert_eq!(rejects, []);
     let found: Vec<_> = episodes.iter().map(|e| (e.episode_id.as_str(), e.steps.len())).collect();
     assert_eq!(found, [("ui-log:log/1", 2), ("ui-log:log/2", 2)]);
+    let text = "timeStamp,eventType,caseID\n2020-01-01T00:00:01Z,copy,1\n2020-01-01T00:00:02Z,copy,2\n\
+                2020-01-01T00:00:03Z,copy,1\n2020-01-01T00:00:04Z,copy,\n";
+    let found: Vec<_> = read(text).0.iter().map(|e| e.steps.len()).collect();
+    assert_eq!(found, [3, 1], "a blank case is that of the row before, not of the newest case");
 }
 
 #[test]
