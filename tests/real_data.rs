@@ -36,6 +36,10 @@ fn every_record_of_the_real_data_is_an_episode_or_a_reject() {
     assert_eq!(episodes("android-control"), (618, 0));
     assert_eq!(episodes("mind2web"), (177, 0));
     assert_eq!(episodes("ui-log"), (1, 0));
+    // 51 State Tracker chains and 66 Coordinator screenshot series; one raw recording, one standardised
+    // trajectory, three of the benchmark.
+    assert_eq!(episodes("ces-sft"), (117, 0));
+    assert_eq!(episodes("agentnet"), (5, 0));
     let (sessions, rejected) = episodes("screenagent");
     assert_eq!(sessions + rejected, 49);
 }
