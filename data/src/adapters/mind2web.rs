@@ -105,16 +105,12 @@ impl Groups {
     /// The last line cannot be read: the episode of the line before it, if it lacks steps, may have lost
     /// them there.
     fn cut_off(&mut self) {
-        let last = self.in_order.iter_mut().max_by_key(|group| group.rows.last().map(|(line, _)| *line));
-        let Some((group, Some(line))) = last.map(|group| {
-            let line =
-                group.missing().filter(|missing| *missing > 0).and(group.rows.last().map(|(line, _)| *line));
-            (group, line)
-        }) else {
-            return;
-        };
-        let reason = "the file breaks off after this line, and the episode lacks steps";
-        group.fault.get_or_insert((line, Fault::new(RejectKind::Malformed, reason)));
+        let last_line = |group: &Group| group.rows.last().map(|(line, _)| *line);
+        let Some(group) = self.in_order.iter_mut().max_by_key(|group| last_line(group)) else { return };
+        if let Some(line) = last_line(group).filter(|_| group.missing() > 0) {
+            let reason = "the file breaks off after this line, and the episode lacks steps";
+            group.fault.get_or_insert((line, Fault::new(RejectKind::Malformed, reason)));
+        }
     }
 
     /// Adds a line to its episode; a fault of a row that names its episode becomes the episode's.
@@ -142,9 +138,9 @@ impl Groups {
 }
 
 impl Group {
-    /// Steps that its rows speak of and that are not there; `None` without a row.
-    fn missing(&self) -> Option<i64> {
-        Some(self.rows.first()?.1.task.total_steps - self.rows.len() as i64)
+    /// Steps that its rows speak of and that are not there.
+    fn missing(&self) -> i64 {
+        self.rows.first().map_or(0, |(_, row)| row.task.total_steps - self.rows.len() as i64)
     }
 }
 
@@ -220,7 +216,7 @@ impl Group {
         let Some(task) = self.rows.first().map(|(_, row)| row.task.clone()) else {
             return Err(Refused::new("", Some(&self.id), Fault::new(RejectKind::Empty, "no rows")));
         };
-        let missing = task.total_steps - self.rows.len() as i64;
+        let missing = self.missing();
         let extra = json!({ "action_uids": uids, "total_steps": task.total_steps, "missing_steps": missing });
         let steps = self.rows.into_iter().enumerate().map(|(i, (line, row))| {
             let mut step = Step::new(row.step, format!("line {line}"), row.action);
