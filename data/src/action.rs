@@ -392,6 +392,8 @@ pub struct Target {
     pub role: Option<String>,
     /// Gold boxes of the element; empty when the source gives none.
     pub boxes: Vec<BBox>,
+    /// [`Element::id`](crate::trace::Element::id) of the element on the step's screen.
+    pub element: Option<String>,
 }
 
 /// One canonical action.

@@ -168,9 +168,7 @@ pub fn has_extension(path: &Path, extensions: &[&str]) -> bool {
 /// # Errors
 /// When the path cannot be listed, or nothing under it is of `format`.
 pub fn files_of(input: &Input, format: Format, extensions: &[&str]) -> Result<Vec<PathBuf>, AdapterError> {
-    let candidates = input
-        .files(|path| has_extension(path, extensions))
-        .map_err(|source| AdapterError::Io { path: input.root.clone(), source })?;
+    let candidates = input.files(|path| has_extension(path, extensions))?;
     let looked: Vec<(PathBuf, Look)> = candidates.into_iter().map(|p| (p.clone(), look(&p))).collect();
     let homes: BTreeSet<PathBuf> = looked
         .iter()

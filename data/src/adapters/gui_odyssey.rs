@@ -46,6 +46,10 @@ impl Adapter for GuiOdyssey {
         Ok(paths.into_iter().map(Item::whole).collect())
     }
 
+    fn reads_along(&self, path: &Path) -> bool {
+        is_split_file(path)
+    }
+
     fn read(&self, input: &Input, item: &Item, options: AdapterOptions, sink: &mut dyn FnMut(Record)) {
         let rejecter = Rejecter::of(Format::GuiOdyssey, input, &item.path);
         if is_split_file(&item.path) {

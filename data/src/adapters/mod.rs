@@ -77,6 +77,11 @@ pub trait Adapter: Send + Sync {
     /// When the path cannot be read, or holds nothing of this format.
     fn discover(&self, input: &Input) -> Result<Vec<Item>, AdapterError>;
 
+    /// Whether `path`, which is no item, is read along with one: it need not be reported as passed over.
+    fn reads_along(&self, _path: &std::path::Path) -> bool {
+        false
+    }
+
     /// Reads one item; calls `sink` for every episode and every reject in file order. Never
     /// fails: what cannot be read is a [`Record::Reject`].
     fn read(&self, input: &Input, item: &Item, options: AdapterOptions, sink: &mut dyn FnMut(Record));

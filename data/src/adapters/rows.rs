@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::source::{Fault, Item};
+use super::source::{Fault, Item, not_utf8};
 use crate::trace::RejectKind;
 
 /// Size of a range that [`line_items`] aims at: large enough that opening the file costs nothing
@@ -89,10 +89,6 @@ pub fn for_each_line(item: &Item, mut visit: impl FnMut(u64, Result<&str, Fault>
 /// [`RejectKind::Empty`] when `count` is 0.
 pub fn some_records(count: usize) -> Result<(), Fault> {
     if count == 0 { Err(Fault::new(RejectKind::Empty, "the file holds no record")) } else { Ok(()) }
-}
-
-fn not_utf8(at: usize) -> Fault {
-    Fault::new(RejectKind::NotUtf8, format!("not UTF-8 at byte {at}; convert the file to UTF-8"))
 }
 
 /// Calls `visit` with the index (from 0) and the value of every element of the JSON array in

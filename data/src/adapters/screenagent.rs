@@ -8,7 +8,7 @@
 
 mod session;
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::source::{Fault, Rejecter};
 use super::{Adapter, AdapterError, AdapterOptions, Input, Item, Record, nothing};
-use crate::trace::{Episode, Format, Outcome, Platform, RejectKind, Step};
+use crate::trace::{Episode, Format, Outcome, Platform, RejectKind};
 use session::Session;
 
 const GOLD: &str = "_translate.json";
@@ -36,7 +36,7 @@ impl Adapter for Screenagent {
     /// One item for each folder with session files, or the one file given.
     fn discover(&self, input: &Input) -> Result<Vec<Item>, AdapterError> {
         let keep = |p: &Path| [GOLD, NEG_PLAN, NEG_EVAL].iter().any(|end| ends_with(p, end));
-        let files = input.files(keep).map_err(|source| unlistable(input, source))?;
+        let files = input.files(keep)?;
         let mut paths: Vec<PathBuf> = match &input.only {
             Some(_) => files,
             None => files.iter().filter_map(|f| f.parent()).map(Path::to_owned).collect(),
@@ -141,24 +141,6 @@ fn parent(path: &Path) -> &Path {
 /// The last component of a path, as text.
 pub(super) fn name(path: &Path) -> String {
     path.file_name().unwrap_or(OsStr::new("")).to_string_lossy().into_owned()
-}
-
-/// The error for an input whose folders cannot be listed.
-pub(super) fn unlistable(input: &Input, source: std::io::Error) -> AdapterError {
-    AdapterError::Io { path: input.only.clone().unwrap_or_else(|| input.root.clone()), source }
-}
-
-/// Checks that a step's screenshot was found, where `options` require it.
-///
-/// # Errors
-/// [`RejectKind::MissingScreenshot`] with the name.
-pub(super) fn check_screenshot(step: &Step, options: AdapterOptions) -> Result<(), Fault> {
-    match &step.screen.screenshot {
-        Some(name) if options.require_screenshots && !step.screen.screenshot_found => {
-            Err(Fault::new(RejectKind::MissingScreenshot, format!("screenshot `{name}` not found")))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Keys as one combination: lower case, joined with `+`, with the names of `ctrl+shift+enter`

@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::Record;
+use super::{AdapterError, Record};
 use crate::action::{BBox, Frame, Point, Position, ScreenSize};
 use crate::trace::{Episode, Format, Reject, RejectKind, Screen};
 
@@ -58,13 +58,13 @@ impl Input {
     ///
     /// # Errors
     /// A folder that cannot be listed.
-    pub fn files(&self, keep: impl Fn(&Path) -> bool) -> std::io::Result<Vec<PathBuf>> {
+    pub fn files(&self, keep: impl Fn(&Path) -> bool) -> Result<Vec<PathBuf>, AdapterError> {
         if let Some(file) = &self.only {
             return Ok(if keep(file) { vec![file.clone()] } else { Vec::new() });
         }
         let mut files = Vec::new();
         for entry in walkdir::WalkDir::new(&self.root).sort_by_file_name() {
-            let entry = entry?;
+            let entry = entry.map_err(|e| AdapterError::Io { path: self.root.clone(), source: e.into() })?;
             let linked = || entry.path_is_symlink() && entry.path().is_file();
             if (entry.file_type().is_file() || linked()) && keep(entry.path()) {
                 files.push(entry.into_path());
@@ -265,15 +265,17 @@ pub fn read_text(path: &Path) -> Result<String, Fault> {
 ///
 /// # Errors
 /// [`RejectKind::NotUtf8`] with the offset of the first bad byte.
-pub fn utf8(bytes: Vec<u8>) -> Result<String, Fault> {
-    let mut text = String::from_utf8(bytes).map_err(|e| {
-        let at = e.utf8_error().valid_up_to();
-        Fault::new(RejectKind::NotUtf8, format!("not UTF-8 at byte {at}; convert the file to UTF-8"))
-    })?;
+fn utf8(bytes: Vec<u8>) -> Result<String, Fault> {
+    let mut text = String::from_utf8(bytes).map_err(|e| not_utf8(e.utf8_error().valid_up_to()))?;
     if text.starts_with('\u{feff}') {
         text.drain(..'\u{feff}'.len_utf8());
     }
     Ok(text)
+}
+
+/// The fault of text that is not UTF-8 at byte `at`.
+pub fn not_utf8(at: usize) -> Fault {
+    Fault::new(RejectKind::NotUtf8, format!("not UTF-8 at byte {at}; convert the file to UTF-8"))
 }
 
 /// Parses JSON.

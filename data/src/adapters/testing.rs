@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{AdapterError, AdapterOptions, Input, Record, adapter};
+use crate::action::{FrameName, Position};
 use crate::trace::{Episode, Format, Reject, RejectKind};
 
 /// Reads everything under `path`, item by item.
@@ -51,6 +52,11 @@ pub fn try_bytes(
 /// Key and kind of each reject.
 pub fn kinds(rejects: &[Reject]) -> Vec<(&str, RejectKind)> {
     rejects.iter().map(|r| (r.key.as_str(), r.kind)).collect()
+}
+
+/// A point in pixels.
+pub fn pixels(x: f64, y: f64) -> Position {
+    Position { x, y, frame: FrameName::Pixels }
 }
 
 /// A fixture of the repository.

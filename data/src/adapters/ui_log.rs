@@ -24,7 +24,6 @@ use std::path::Path;
 use serde_json::json;
 
 use super::nothing;
-use super::screenagent::unlistable;
 use super::source::{Fault, Rejecter};
 use super::{Adapter, AdapterError, AdapterOptions, Input, Item, Record};
 use crate::trace::{Episode, Format, Outcome, Platform, RejectKind, Step};
@@ -52,7 +51,7 @@ impl Adapter for UiLog {
     /// One item for each CSV file whose header has an `eventType` column, or the file given.
     fn discover(&self, input: &Input) -> Result<Vec<Item>, AdapterError> {
         let keep = |p: &Path| input.only.is_some() || is_log(p);
-        let files = input.files(keep).map_err(|source| unlistable(input, source))?;
+        let files = input.files(keep)?;
         if files.is_empty() {
             return Err(nothing(input, self.format()));
         }

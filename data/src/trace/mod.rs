@@ -4,6 +4,7 @@ mod model;
 mod read;
 
 pub use model::{
-    Episode, EpisodeRow, Format, Outcome, Platform, Reject, RejectKind, Screen, Step, StepRow, partition_of,
+    Element, Episode, EpisodeRow, Format, Outcome, Platform, Reject, RejectKind, Screen, Step, StepRow,
+    partition_of,
 };
 pub use read::{Episodes, read_episodes};

@@ -110,6 +110,24 @@ pub struct Screen {
     pub size: Option<ScreenSize>,
     /// File with the accessibility tree, relative to the input, or `file#line`.
     pub tree: Option<String>,
+    /// What the screen shows, where the source says it as text: in the source's order. A screen with
+    /// elements needs no pixels.
+    pub elements: Vec<Element>,
+}
+
+/// One element of a screen: what can be seen, touched or typed into.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Element {
+    /// The source's own id, unique on its screen; what a model is shown and may answer with.
+    pub id: String,
+    /// Role in the source's words: `button`, `checkbox`, `ICON_HOME`, `EditControl`.
+    pub role: String,
+    /// Label or content; several lines where the source has several.
+    pub text: String,
+    /// States that are set, in the source's words and order: `checked=True`, `focused`.
+    pub states: Vec<String>,
+    /// Where it is, where the source says so.
+    pub bbox: Option<BBox>,
 }
 
 /// One step: an action, the screen it acted on, and the texts that came with it.
@@ -283,12 +301,14 @@ pub struct StepRow {
     pub target_name: Option<String>,
     pub target_role: Option<String>,
     pub target_boxes: Vec<BBox>,
+    pub target_element: Option<String>,
     pub amount: Option<f64>,
     pub screenshot: Option<String>,
     pub screenshot_found: bool,
     pub screen_width_px: Option<u32>,
     pub screen_height_px: Option<u32>,
     pub tree: Option<String>,
+    pub elements: Vec<Element>,
     pub app: Option<String>,
     pub window: Option<String>,
     pub site: Option<String>,
@@ -384,12 +404,14 @@ impl StepRow {
             target_name: action.target.name,
             target_role: action.target.role,
             target_boxes: action.target.boxes,
+            target_element: action.target.element,
             amount: action.amount,
             screenshot: screen.screenshot,
             screenshot_found: screen.screenshot_found,
             screen_width_px: screen.size.map(|s| s.width_px),
             screen_height_px: screen.size.map(|s| s.height_px),
             tree: screen.tree,
+            elements: screen.elements,
             app: step.app,
             window: step.window,
             site: step.site,

@@ -1,15 +1,16 @@
 //! `ingest`: source files → `R/traces/{episodes,steps}.parquet` and `rejects.jsonl`.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::json;
-use tracemill_data::adapters::{Adapter, Input, Item, Record, adapter};
+use tracemill_data::adapters::{Adapter, Input, Item, Record, adapter, has_extension};
 use tracemill_data::parquet_io::TableWriter;
 use tracemill_data::trace::{Episode, EpisodeRow, Format, Reject, RejectKind, StepRow};
 
@@ -17,6 +18,12 @@ use crate::config::InputSetting;
 use crate::progress;
 use crate::run::{Draft, Report, Run, StageInput, StageSpec};
 use crate::settings::Settings;
+
+/// What screenshots are stored as: not counted among the files that were passed over.
+const PICTURES: &[&str] = &["png", "jpg", "jpeg", "webp", "gif"];
+
+/// How many of the files passed over the manifest names.
+const SHOWN_FILES: usize = 20;
 
 /// Figures of one input, for the manifest and the report.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -137,13 +144,34 @@ fn ingest(settings: &Settings, sources: &[Source], draft: &mut Draft) -> Result<
     draft.count("steps", steps);
     draft.count("rejects", rejects);
     draft.count("sources", json!(counts));
+    let passed_over = passed_over(sources)?;
+    draft.count("files_passed_over", passed_over.len() as u64);
+    if let Some(first) = passed_over.first() {
+        draft.count("files_passed_over_first", json!(&passed_over[..passed_over.len().min(SHOWN_FILES)]));
+        log::warn!("{} files under the inputs were not read: {first} …", passed_over.len());
+    }
     check_rejects(settings.ingest.max_rejects, episodes, rejects, &rejects_path)
 }
 
-fn check_rejects(max_share: f64, kept: u64, rejects: u64, path: &std::path::Path) -> Result<()> {
+/// Files under the inputs that are no pictures and that no adapter reads: of another format, or of none.
+fn passed_over(sources: &[Source]) -> Result<Vec<String>> {
+    let read: BTreeSet<&Path> =
+        sources.iter().flat_map(|s| s.items.iter()).map(|item| item.path.as_path()).collect();
+    let is_read = |path: &Path| {
+        path.ancestors().any(|p| read.contains(p)) || sources.iter().any(|s| s.adapter.reads_along(path))
+    };
+    let mut names = BTreeSet::new();
+    for source in sources {
+        let data = |path: &Path| !has_extension(path, PICTURES) && !is_read(path);
+        names.extend(source.input.files(data)?.iter().map(|path| source.input.display(path)));
+    }
+    Ok(names.into_iter().collect())
+}
+
+fn check_rejects(max_share: f64, kept: u64, rejects: u64, path: &Path) -> Result<()> {
     let share = rejects as f64 / (kept + rejects).max(1) as f64;
     if share > max_share {
-        let kept_at = path.parent().and_then(std::path::Path::parent).map(|r| r.join("rejects-ingest.jsonl"));
+        let kept_at = path.parent().and_then(Path::parent).map(|r| r.join("rejects-ingest.jsonl"));
         if let Some(kept_at) = &kept_at {
             std::fs::copy(path, kept_at)?;
         }

@@ -7,10 +7,9 @@ use serde_json::{Value, json};
 use super::calls::{Argument, Call, Literal};
 use super::pyautogui::{actions, join_moves};
 use super::standard::{ended, screen};
-use super::{Context, Refused, text_of};
+use super::{Context, text_of};
 use crate::action::{Action, BBox, FrameName, ScreenSize};
-use crate::adapters::screenagent::check_screenshot;
-use crate::adapters::source::{Fault, Fields};
+use crate::adapters::source::{Fault, Fields, Refused};
 use crate::trace::{Episode, Format, Platform, RejectKind, Screen, Step};
 
 /// The task of a file.
@@ -19,9 +18,9 @@ use crate::trace::{Episode, Format, Platform, RejectKind, Screen, Step};
 /// what might be done instead stands in `alternative_options` and is counted in `extra`.
 pub(super) fn episode(context: Context<'_>, file: &Path, value: &Value) -> Result<Episode, Refused> {
     let id = Fields::of(value).and_then(|f| f.id("task_id"));
-    let id = id.map_err(|fault| Refused { episode_id: None, fault })?;
+    let id = id.map_err(|fault| Refused::new("", None, fault))?;
     let episode_id = format!("{}:{id}", Format::Agentnet);
-    read(context, file, value, &episode_id).map_err(|fault| Refused { episode_id: Some(episode_id), fault })
+    read(context, file, value, &episode_id).map_err(|fault| Refused::new("", Some(&episode_id), fault))
 }
 
 fn read(context: Context<'_>, file: &Path, value: &Value, episode_id: &str) -> Result<Episode, Fault> {
@@ -109,15 +108,13 @@ fn add_steps(
     let several = found.len() > 1;
     for (k, action) in found.into_iter().enumerate() {
         let part = if several { format!(".{k}") } else { String::new() };
-        let step = Step {
+        steps.push(Step {
             screen: screen.clone(),
             instruction: said("low_level_instruction"),
             description: said("observation"),
             thought: said("thought"),
             ..Step::new(steps.len() as u32, format!("step_num {number}{part}"), action)
-        };
-        check_screenshot(&step, context.options)?;
-        steps.push(step);
+        });
     }
     Ok(fields.get("alternative_options").and_then(Value::as_array).map_or(0, Vec::len))
 }

@@ -77,7 +77,7 @@ fn target(fields: Fields<'_>) -> Target {
         return Target::default();
     };
     let text = |name| target.opt_str(name).map(str::to_owned);
-    Target { name: text("title"), role: text("control_type"), boxes: Vec::new() }
+    Target { name: text("title"), role: text("control_type"), ..Target::default() }
 }
 
 fn complete_action(fields: Fields<'_>, size: Option<ScreenSize>) -> Result<Action, Fault> {

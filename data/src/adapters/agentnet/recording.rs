@@ -6,11 +6,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::events::{Event, complete_events, visible_event};
-use super::{COMPLETE, Context, Refused, VISIBLE, for_each_line, hand_on, text_of};
+use super::{COMPLETE, Context, VISIBLE, text_of};
 use crate::action::{BBox, FrameName, Position, ScreenSize};
+use crate::adapters::rows::some_records;
 use crate::adapters::screenagent::name;
-use crate::adapters::source::{Fault, Fields, parse_json, read_text, utf8};
-use crate::adapters::{Item, Record};
+use crate::adapters::source::{Fault, Fields, Refused, Rejecter, parse_json, read_text};
+use crate::adapters::{Item, Record, for_each_line};
 use crate::trace::{Episode, Format, Outcome, Platform, RejectKind, Screen, Step};
 
 /// Reads the recording in `folder`.
@@ -20,17 +21,18 @@ use crate::trace::{Episode, Format, Outcome, Platform, RejectKind, Screen, Step}
 pub(super) fn read(context: Context<'_>, folder: &Path, sink: &mut dyn FnMut(Record)) {
     let input = context.input;
     let episode_id = format!("{}:{}", Format::Agentnet, name(folder));
-    let refused = |fault| Refused { episode_id: Some(episode_id.clone()), fault };
+    let mut refuse = |file: &Path, key: String, fault| {
+        let refused = Refused::new(key, Some(&episode_id), fault);
+        sink(Rejecter::of(Format::Agentnet, input, file).record(refused));
+    };
     let complete = folder.join(COMPLETE);
     let has_complete = complete.is_file();
     let file = if has_complete { complete } else { folder.join(VISIBLE) };
     let about = match About::read(folder) {
         Ok(about) => about,
-        Err((file, fault)) => return hand_on(input, &file, String::new(), Err(refused(fault)), sink),
+        Err((file, fault)) => return refuse(&file, String::new(), fault),
     };
-    let side = Side::read(folder, has_complete, &mut |file, key, fault| {
-        hand_on(input, file, key, Err(refused(fault)), sink);
-    });
+    let side = Side::read(folder, has_complete, &mut refuse);
     let tree = folder.join("a11y.jsonl");
     let tree = tree.strip_prefix(&input.root).unwrap_or(&tree).to_string_lossy().replace('\\', "/");
     let mut recording = Recording {
@@ -43,23 +45,20 @@ pub(super) fn read(context: Context<'_>, folder: &Path, sink: &mut dyn FnMut(Rec
         steps: Vec::new(),
     };
     let mut failed = None;
-    let result = for_each_line(&Item::whole(file.clone()), |number, bytes| {
+    let result = for_each_line(&Item::whole(file.clone()), |number, line| {
         if failed.is_none() {
-            failed = recording.add_line(number, bytes).err().map(|fault| (format!("line {number}"), fault));
+            let added = line.and_then(|text| recording.add_line(number, text));
+            failed = added.err().map(|fault| (format!("line {number}"), fault));
         }
     });
-    if let Err(e) = result {
-        failed = Some((String::new(), Fault::new(RejectKind::Unreadable, e.to_string())));
-    }
-    if failed.is_none() && recording.steps.is_empty() {
-        failed = Some((String::new(), Fault::new(RejectKind::Empty, "the recording holds no event")));
-    }
-    if let Some((key, fault)) = failed {
-        return hand_on(input, &file, key, Err(refused(fault)), sink);
-    }
     let (steps, hidden) = (recording.steps, recording.hidden);
-    let episode = episode(episode_id.clone(), input.display(folder), &about, steps, hidden);
-    hand_on(input, folder, String::new(), Ok(episode), sink);
+    let whole = |fault| (String::new(), fault);
+    let read = result.map_err(whole).and_then(|()| failed.map_or(Ok(()), Err));
+    if let Err((key, fault)) = read.and_then(|()| some_records(steps.len()).map_err(whole)) {
+        return refuse(&file, key, fault);
+    }
+    let episode = episode(episode_id, input.display(folder), &about, steps, hidden);
+    sink(Record::Episode(Box::new(episode)));
 }
 
 fn episode(id: String, source: String, about: &About, steps: Vec<Step>, hidden: u32) -> Episode {
@@ -221,13 +220,13 @@ fn lines(
     if !file.is_file() {
         return;
     }
-    let result = for_each_line(&Item::whole(file.to_owned()), |number, bytes| {
-        if let Err(fault) = utf8(bytes).and_then(|text| each(number, &text)) {
+    let result = for_each_line(&Item::whole(file.to_owned()), |number, line| {
+        if let Err(fault) = line.and_then(|text| each(number, text)) {
             refuse(file, format!("line {number}"), fault);
         }
     });
-    if let Err(e) = result {
-        refuse(file, String::new(), Fault::new(RejectKind::Unreadable, e.to_string()));
+    if let Err(fault) = result {
+        refuse(file, String::new(), fault);
     }
 }
 
@@ -243,8 +242,8 @@ struct Recording<'a> {
 }
 
 impl Recording<'_> {
-    fn add_line(&mut self, number: u64, bytes: Vec<u8>) -> Result<(), Fault> {
-        let value = utf8(bytes).and_then(|text| parse_json(&text))?;
+    fn add_line(&mut self, number: u64, text: &str) -> Result<(), Fault> {
+        let value = parse_json(text)?;
         let fields = Fields::of(&value)?;
         // Releases and moves that the reducer kept for itself.
         if fields.get("vis").and_then(Value::as_bool) == Some(false) {

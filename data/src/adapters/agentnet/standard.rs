@@ -5,10 +5,9 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::pyautogui::{actions, join_moves};
-use super::{Context, Refused, calls, text_of};
+use super::{Context, calls, text_of};
 use crate::action::Verb;
-use crate::adapters::screenagent::check_screenshot;
-use crate::adapters::source::{Fault, Fields};
+use crate::adapters::source::{Fault, Fields, Refused};
 use crate::trace::{Episode, Format, Outcome, Platform, RejectKind, Screen, Step};
 
 /// The trajectory of one line.
@@ -19,9 +18,9 @@ pub(super) fn episode(
     value: &Value,
 ) -> Result<Episode, Refused> {
     let id = Fields::of(value).and_then(|f| f.id("task_id"));
-    let id = id.map_err(|fault| Refused { episode_id: None, fault })?;
+    let id = id.map_err(|fault| Refused::new(key, None, fault))?;
     let episode_id = format!("{}:{id}", Format::Agentnet);
-    let refused = |fault| Refused { episode_id: Some(episode_id.clone()), fault };
+    let refused = |fault| Refused::new(key, Some(&episode_id), fault);
     let fields = Fields::of(value).map_err(refused)?;
     let steps = steps(context, file, key, fields).map_err(refused)?;
     let instruction = fields.str("instruction").map_err(refused)?.to_owned();
@@ -93,15 +92,13 @@ fn add_steps(
     let several = found.len() > 1;
     for (k, action) in found.into_iter().enumerate() {
         let key = if several { format!("{key}.code[{k}]") } else { key.to_owned() };
-        let step = Step {
+        steps.push(Step {
             screen: screen.clone(),
             instruction: text_of(said, "action"),
             description: text_of(said, "observation"),
             thought: text_of(said, "thought"),
             ..Step::new(steps.len() as u32, key, action)
-        };
-        check_screenshot(&step, context.options)?;
-        steps.push(step);
+        });
     }
     Ok(())
 }
@@ -112,6 +109,6 @@ pub(super) fn screen(context: Context<'_>, file: &Path, fields: Fields<'_>) -> R
         return Ok(Screen::default());
     };
     let folder = file.parent().unwrap_or(file);
-    let screen = context.input.screen(image, &[&folder.join("images"), folder]);
-    screen.map_err(|reason| Fault::new(RejectKind::UnsafePath, reason))
+    let required = context.options.require_screenshots;
+    context.input.step_screen(Some(image), &[&folder.join("images"), folder], required)
 }

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::calls::Literal;
 use super::*;
 use crate::action::{Action, Direction, FrameName, Position, Verb};
-use crate::adapters::screenagent::tests::{real, run};
-use crate::trace::{Outcome, Reject};
+use crate::adapters::testing::{self, read_all, real_data};
+use crate::trace::{Episode, Outcome, Reject, RejectKind};
 
 fn share(x: f64, y: f64) -> Position {
     Position { x, y, frame: FrameName::Normalized }
@@ -27,7 +27,7 @@ fn read_with(files: &[(&str, &[u8])], options: AdapterOptions) -> (Vec<Episode>,
         fs::create_dir_all(path.parent().expect("a folder")).expect("folder");
         fs::write(path, bytes).expect("file");
     }
-    run(&Agentnet, folder.path(), options)
+    testing::read_with(Format::Agentnet, folder.path(), options).expect("read")
 }
 
 fn row(id: &str, code: &str) -> String {
@@ -224,22 +224,6 @@ fn screenshots_are_found_beside_the_file_or_required() {
     assert_eq!((episodes.len(), rejects[0].kind), (0, RejectKind::MissingScreenshot));
 }
 
-#[test]
-fn large_files_are_cut_on_line_ends() {
-    let folder = tempfile::tempdir().expect("temporary folder");
-    let path = folder.path().join("t.jsonl");
-    let line = format!("{}{}\n", row("t", "pyautogui.press('a')"), " ".repeat(1 << 20));
-    fs::write(&path, line.repeat(20)).expect("file");
-    let items = chunks(&path).expect("chunks");
-    let firsts: Vec<_> = items.iter().map(|i| i.first_line).collect();
-    assert_eq!(firsts, [1, 9, 17]);
-    let mut numbers = Vec::new();
-    for item in &items {
-        for_each_line(item, |number, _| numbers.push(number)).expect("lines");
-    }
-    assert_eq!(numbers, (1..=20).collect::<Vec<_>>());
-}
-
 fn task(change: impl FnOnce(&mut Value)) -> String {
     let bbox = json!({"bboxes": [{"rel_bbox": [0.25, 0.5, 0.5, 0.25]}]});
     let at = |x: f64, y: f64| json!({"position": {"x": x, "y": y}});
@@ -384,8 +368,8 @@ proptest! {
 /// and 3 tasks of 10, 11 and 7 steps with 3 alternatives.
 #[test]
 fn real_data_is_read_whole() {
-    let Some(path) = real("agentnet") else { return };
-    let (episodes, rejects) = run(&Agentnet, &path, AdapterOptions::default());
+    let Some(path) = real_data("agentnet") else { return };
+    let (episodes, rejects) = read_all(Format::Agentnet, &path);
     assert_eq!(rejects, []);
     let found: Vec<_> = episodes.iter().map(|e| (e.episode_id.as_str(), e.steps.len())).collect();
     assert_eq!(

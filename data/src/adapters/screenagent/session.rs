@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{check_screenshot, combination, name};
+use super::{combination, name};
 use crate::action::{Action, Direction, Pixels, Point, Position, ScreenSize, Verb};
 use crate::adapters::source::{Fault, Fields, parse_json, read_text};
 use crate::adapters::{AdapterOptions, Input};
@@ -89,12 +89,12 @@ impl Session {
         let top = |fault| (String::new(), fault);
         let value = read_text(file).and_then(|text| parse_json(&text)).map_err(top)?;
         let fields = Fields::of(&value).map_err(top)?;
-        let shared = self.shared(input, folder, &name(file), fields).map_err(top)?;
+        let shared = self.shared(input, folder, &name(file), fields, options).map_err(top)?;
         let actions = fields.array("actions").map_err(top)?;
         self.replace_plan(fields, actions).map_err(|fault| ("actions".to_owned(), fault))?;
         for (i, action) in actions.iter().enumerate() {
             let key = format!("actions[{i}]");
-            self.add_action(&shared, &key, action, options).map_err(|fault| (key, fault))?;
+            self.add_action(&shared, &key, action).map_err(|fault| (key, fault))?;
         }
         Ok(())
     }
@@ -125,6 +125,7 @@ impl Session {
         folder: &Path,
         file: &str,
         fields: Fields<'_>,
+        options: AdapterOptions,
     ) -> Result<Shared, Fault> {
         let size =
             ScreenSize { width_px: edge(fields, "video_width")?, height_px: edge(fields, "video_height")? };
@@ -133,8 +134,7 @@ impl Session {
             prompt.clone_into(&mut self.instruction);
         }
         let image = format!("images/{}", fields.str("saved_image_name")?);
-        let screen =
-            input.screen(&image, &[folder]).map_err(|reason| Fault::new(RejectKind::UnsafePath, reason))?;
+        let screen = input.step_screen(Some(&image), &[folder], options.require_screenshots)?;
         Ok(Shared {
             file: file.to_owned(),
             size,
@@ -179,29 +179,23 @@ impl Session {
         element.map(PlanElement::text).or(named).map(str::to_owned)
     }
 
-    fn add_action(
-        &mut self,
-        shared: &Shared,
-        key: &str,
-        value: &Value,
-        options: AdapterOptions,
-    ) -> Result<(), Fault> {
+    fn add_action(&mut self, shared: &Shared, key: &str, value: &Value) -> Result<(), Fault> {
         let fields = Fields::of(value)?;
         match fields.str("action_type")? {
-            "PlanAction" => Ok(()),
-            "EvaluateSubTaskAction" => self.evaluate(fields.str("situation")?),
+            "PlanAction" => {}
+            "EvaluateSubTaskAction" => self.evaluate(fields.str("situation")?)?,
             "MouseAction" => match self.mouse(fields, key, shared)? {
-                Some((action, key)) => self.push(shared, &key, action, options),
-                None => Ok(()),
+                Some((action, key)) => self.push(shared, &key, action),
+                None => {}
             },
-            "KeyboardAction" => self.push(shared, key, keyboard(fields)?, options),
-            "WaitAction" => self.push(shared, key, wait(fields)?, options),
-            other => Err(unknown(
-                "action_type",
-                other,
-                "MouseAction, KeyboardAction, WaitAction, PlanAction, EvaluateSubTaskAction",
-            )),
+            "KeyboardAction" => self.push(shared, key, keyboard(fields)?),
+            "WaitAction" => self.push(shared, key, wait(fields)?),
+            other => {
+                let known = "MouseAction, KeyboardAction, WaitAction, PlanAction, EvaluateSubTaskAction";
+                return Err(unknown("action_type", other, known));
+            }
         }
+        Ok(())
     }
 
     fn evaluate(&mut self, situation: &str) -> Result<(), Fault> {
@@ -219,25 +213,16 @@ impl Session {
         Ok(())
     }
 
-    fn push(
-        &mut self,
-        shared: &Shared,
-        key: &str,
-        action: Action,
-        options: AdapterOptions,
-    ) -> Result<(), Fault> {
+    fn push(&mut self, shared: &Shared, key: &str, action: Action) {
         let since = |t: i64| (t - *self.first_step_micros.get_or_insert(t)) as f64 / 1e6;
         let time_secs = shared.time_micros.map(since);
-        let step = Step {
+        self.steps.push(Step {
             screen: shared.screen.clone(),
             time_secs,
             thought: shared.thought.clone(),
             subtask: shared.subtask.clone(),
             ..Step::new(self.steps.len() as u32, format!("{}#{key}", shared.file), action)
-        };
-        check_screenshot(&step, options)?;
-        self.steps.push(step);
-        Ok(())
+        });
     }
 
     /// The action, and its key; `None` for a button pressed, which waits for its release.

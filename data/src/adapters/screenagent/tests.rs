@@ -1,46 +1,16 @@
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::action::{FrameName, Position, Verb};
-use crate::trace::Reject;
-
-/// Reads everything under `path`: the episodes and the rejects, in order.
-pub(crate) fn run(
-    adapter: &dyn Adapter,
-    path: &Path,
-    options: AdapterOptions,
-) -> (Vec<Episode>, Vec<Reject>) {
-    let input = Input::new(path).expect("the path exists");
-    let (mut episodes, mut rejects) = (Vec::new(), Vec::new());
-    for item in adapter.discover(&input).expect("something to read") {
-        adapter.read(&input, &item, options, &mut |record| match record {
-            Record::Episode(episode) => episodes.push(*episode),
-            Record::Reject(reject) => rejects.push(reject),
-        });
-    }
-    (episodes, rejects)
-}
-
-/// The folder of real data, where it is present.
-pub(crate) fn real(folder: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data").join(folder);
-    if !path.is_dir() {
-        eprintln!("skipped: no {}", path.display());
-        return None;
-    }
-    Some(path)
-}
-
-pub(crate) fn pixels(x: f64, y: f64) -> Position {
-    Position { x, y, frame: FrameName::Pixels }
-}
+use crate::action::Verb;
+use crate::adapters::testing::{self, pixels, read_all, read_with, real_data};
+use crate::trace::{Reject, Step};
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/screenagent").join(name)
+    testing::fixture("screenagent").join(name)
 }
 
 /// A gold file with these actions.
@@ -70,7 +40,7 @@ fn read(sessions: &[(&str, String)]) -> (Vec<Episode>, Vec<Reject>) {
         fs::create_dir_all(&session).expect("folder");
         fs::write(session.join("2024-01-01_00-00-00-000000_translate.json"), text).expect("file");
     }
-    run(&Screenagent, folder.path(), AdapterOptions::default())
+    read_all(Format::Screenagent, folder.path())
 }
 
 fn actions(list: &Value) -> Vec<crate::action::Action> {
@@ -81,7 +51,7 @@ fn actions(list: &Value) -> Vec<crate::action::Action> {
 
 #[test]
 fn a_session_is_read_in_the_order_of_its_timestamps() {
-    let (episodes, rejects) = run(&Screenagent, &fixture("good"), AdapterOptions::default());
+    let (episodes, rejects) = read_all(Format::Screenagent, &fixture("good"));
     assert_eq!(rejects, []);
     let [episode] = episodes.as_slice() else { panic!("one episode, found {}", episodes.len()) };
     assert_eq!(episode.episode_id, "screenagent:open-notes");
@@ -195,7 +165,7 @@ fn a_bad_session_is_refused_alone_and_by_name() {
 #[test]
 fn absent_screenshots_are_kept_unless_required() {
     let strict = AdapterOptions { require_screenshots: true };
-    let (episodes, rejects) = run(&Screenagent, &fixture("good"), strict);
+    let (episodes, rejects) = read_with(Format::Screenagent, &fixture("good"), strict).expect("read");
     assert_eq!(episodes, []);
     assert_eq!(rejects[0].kind, RejectKind::MissingScreenshot);
 }
@@ -204,7 +174,7 @@ fn absent_screenshots_are_kept_unless_required() {
 fn bytes_that_are_not_utf8_are_named() {
     let folder = tempfile::tempdir().expect("temporary folder");
     fs::write(folder.path().join("x_translate.json"), b"{\"a\": \"\xe9\"}").expect("file");
-    let (_, rejects) = run(&Screenagent, folder.path(), AdapterOptions::default());
+    let (_, rejects) = read_all(Format::Screenagent, folder.path());
     assert_eq!(rejects[0].kind, RejectKind::NotUtf8);
     assert!(rejects[0].reason.contains("byte 7"), "{}", rejects[0].reason);
 }
@@ -215,7 +185,7 @@ fn a_session_of_rejected_variants_alone_is_empty_and_other_folders_are_nothing()
     let input = Input::new(folder.path()).expect("exists");
     assert!(matches!(Screenagent.discover(&input), Err(AdapterError::Nothing { .. })));
     fs::write(folder.path().join("x_translate_neg_plan.json"), "{}").expect("file");
-    let (episodes, rejects) = run(&Screenagent, folder.path(), AdapterOptions::default());
+    let (episodes, rejects) = read_all(Format::Screenagent, folder.path());
     assert_eq!((episodes.len(), rejects[0].kind), (0, RejectKind::Empty));
 }
 
@@ -235,7 +205,7 @@ proptest! {
     fn any_bytes_give_one_record(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
         let folder = tempfile::tempdir().expect("temporary folder");
         fs::write(folder.path().join("x_translate.json"), bytes).expect("file");
-        let (episodes, rejects) = run(&Screenagent, folder.path(), AdapterOptions::default());
+        let (episodes, rejects) = read_all(Format::Screenagent, folder.path());
         prop_assert_eq!((episodes.len(), rejects.len()), (0, 1));
     }
 }
@@ -244,8 +214,8 @@ proptest! {
 /// wait actions (none of them a press or release), 132 `neg_plan` and 88 `neg_eval` files.
 #[test]
 fn real_sessions_are_read_whole() {
-    let Some(path) = real("screenagent") else { return };
-    let (episodes, rejects) = run(&Screenagent, &path, AdapterOptions::default());
+    let Some(path) = real_data("screenagent") else { return };
+    let (episodes, rejects) = read_all(Format::Screenagent, &path);
     assert_eq!(rejects, []);
     assert_eq!(episodes.len(), 49);
     let steps: Vec<&Step> = episodes.iter().flat_map(|e| &e.steps).collect();

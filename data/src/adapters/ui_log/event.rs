@@ -214,7 +214,7 @@ impl Columns {
             (None, None) => ["cell", "range"].into_iter().find(|r| lower.ends_with(r)).map(str::to_owned),
         };
         let collapse = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        Target { name: name.map(collapse), role, boxes: Vec::new() }
+        Target { name: name.map(collapse), role, ..Target::default() }
     }
 }
 

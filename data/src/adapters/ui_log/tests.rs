@@ -1,22 +1,19 @@
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::action::Verb::{self, Click, Copy, Paste, Select, SwitchWindow, Type};
-use crate::adapters::screenagent::tests::{real, run};
+use crate::adapters::testing::{self, read_all, read_bytes, real_data};
 use crate::trace::Reject;
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/ui-log").join(name)
+    testing::fixture("ui-log").join(name)
 }
 
 fn read(bytes: impl AsRef<[u8]>) -> (Vec<Episode>, Vec<Reject>) {
-    let folder = tempfile::tempdir().expect("temporary folder");
-    let file = folder.path().join("log.csv");
-    fs::write(&file, bytes).expect("file");
-    run(&UiLog, &file, AdapterOptions::default())
+    read_bytes(Format::UiLog, "log.csv", bytes.as_ref())
 }
 
 const HEADER: &str = "timeStamp,userID,eventType,target.name\n";
@@ -33,7 +30,7 @@ fn around(middle: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_log_becomes_steps_in_time_order() {
-    let (episodes, rejects) = run(&UiLog, &fixture("orders.csv"), AdapterOptions::default());
+    let (episodes, rejects) = read_all(Format::UiLog, &fixture("orders.csv"));
     assert_eq!(rejects, []);
     let [episode] = episodes.as_slice() else { panic!("one episode, found {}", episodes.len()) };
     assert_eq!(episode.episode_id, "ui-log:orders/ann");
@@ -186,8 +183,8 @@ proptest! {
 /// Counts taken with a separate program: 2,409 rows of one user, all well formed.
 #[test]
 fn the_real_log_is_read_whole() {
-    let Some(path) = real("ui-logs") else { return };
-    let (episodes, rejects) = run(&UiLog, &path, AdapterOptions::default());
+    let Some(path) = real_data("ui-logs") else { return };
+    let (episodes, rejects) = read_all(Format::UiLog, &path);
     assert_eq!(rejects, []);
     assert_eq!(episodes.len(), 1);
     assert_eq!(episodes[0].episode_id, "ui-log:StudentRecord/vleno");

@@ -43,8 +43,8 @@ pub fn bars(counts: &[(String, u64)]) -> Result<String> {
             let length = (f64::from(WIDTH - 330) * *count as f64 / top as f64).max(1.0) as i32;
             let bar = Rectangle::new([(240, y), (240 + length, y + 16)], RGBColor(88, 120, 164).filled());
             area.draw(&bar).map_err(chart_error)?;
-            let font = ("sans-serif", 13).into_font().color(&INK);
-            let shown: String = name.chars().take(34).collect();
+            let font = ("sans-serif", 16).into_font().color(&INK);
+            let shown: String = name.chars().take(30).collect();
             area.draw(&Text::new(shown, (4, y + 2), font.clone())).map_err(chart_error)?;
             area.draw(&Text::new(count.to_string(), (246 + length, y + 2), font)).map_err(chart_error)?;
         }

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::read;
 use crate::action::{Direction, Verb};
-use crate::adapters::screenagent::tests::pixels;
+use crate::adapters::testing::pixels;
 use crate::trace::{Episode, Reject, RejectKind};
 
 /// A recording with these lines of the complete file, below `rec/`.
