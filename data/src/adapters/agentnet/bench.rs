@@ -4,12 +4,12 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::calls::{Argument, Call, Literal};
 use super::pyautogui::{actions, join_moves};
 use super::standard::{ended, screen};
 use super::{Context, text_of};
 use crate::action::{Action, BBox, FrameName, ScreenSize};
 use crate::adapters::source::{Fault, Fields, Refused};
+use crate::grammar::literal::{Argument, Call, Literal};
 use crate::trace::{Episode, Format, Platform, RejectKind, Screen, Step};
 
 /// The task of a file.

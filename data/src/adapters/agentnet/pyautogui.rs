@@ -1,9 +1,9 @@
 //! Calls as canonical actions.
 
-use super::calls::{Call, Literal};
 use crate::action::{Action, Direction, Normalized, Point, Position, Verb};
 use crate::adapters::screenagent::combination;
 use crate::adapters::source::Fault;
+use crate::grammar::literal::{Call, Literal};
 use crate::trace::RejectKind;
 
 const KNOWN: &str = "click, leftClick, rightClick, middleClick, doubleClick, tripleClick, moveTo, dragTo, \

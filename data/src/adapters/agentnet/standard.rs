@@ -82,7 +82,7 @@ fn add_steps(
     let said = fields.object("value")?;
     let screen = screen(context, file, fields)?;
     let mut found = Vec::new();
-    for call in calls::parse(said.str("code")?)? {
+    for call in calls(said.str("code")?)? {
         found.extend(actions(&call)?);
     }
     if found.is_empty() {

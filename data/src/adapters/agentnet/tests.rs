@@ -5,10 +5,10 @@ use std::fs;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::calls::Literal;
 use super::*;
 use crate::action::{Action, Direction, FrameName, Position, Verb};
 use crate::adapters::testing::{self, read_all, real_data};
+use crate::grammar::literal::Literal;
 use crate::trace::{Episode, Outcome, Reject, RejectKind};
 
 fn share(x: f64, y: f64) -> Position {
@@ -49,7 +49,7 @@ fn refused(code: &str) -> Reject {
 
 #[test]
 fn calls_are_parsed_as_python_writes_them() {
-    let parsed = calls::parse(
+    let parsed = calls(
         "import pyautogui  # the library\npyautogui.write(message='it\\'s \\u00e9\\n\"x\"\\q', interval = 0.1 );f( [1, -2.5e1,], (True, None), r'a\\n', \"\"\"t\"u\"\"\",\n)",
     )
     .expect("parses");
@@ -86,7 +86,7 @@ fn code_that_is_not_calls_with_literals_is_refused() {
         "f(1-1)",
         &deep,
     ] {
-        let fault = calls::parse(bad).expect_err(bad);
+        let fault = calls(bad).expect_err(bad);
         assert_eq!(fault.kind, RejectKind::Malformed, "{bad}");
         assert!(fault.reason.contains("at byte"), "{}", fault.reason);
     }
@@ -336,15 +336,15 @@ proptest! {
 
     #[test]
     fn any_text_is_parsed_or_refused(text in "\\PC{0,60}", noise in "[a-z.()\\[\\]'\"=,;0-9\\\\xun #-]{0,60}") {
-        let _ = calls::parse(&text);
-        let _ = calls::parse(&noise);
-        let _ = calls::parse(&format!("f('{noise}')"));
+        let _ = calls(&text);
+        let _ = calls(&noise);
+        let _ = calls(&format!("f('{noise}')"));
     }
 
     #[test]
     fn written_text_comes_back(text in "\\PC{0,40}") {
         let quoted = text.replace('\\', "\\\\").replace('\'', "\\'");
-        let parsed = calls::parse(&format!("pyautogui.write('{quoted}')")).expect("parses");
+        let parsed = calls(&format!("pyautogui.write('{quoted}')")).expect("parses");
         prop_assert_eq!(parsed[0].argument(0, "message"), Some(&Literal::Text(text)));
     }
 
