@@ -9,6 +9,7 @@ pub mod adapters;
 pub mod artifact;
 pub mod grammar;
 pub mod parquet_io;
+pub mod prompt;
 pub mod sim;
 pub mod trace;
 pub mod views;

@@ -8,4 +8,5 @@ pub mod embed;
 pub mod memory;
 pub mod metrics;
 pub mod multiview;
+pub mod rl;
 pub mod skill;

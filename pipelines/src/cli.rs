@@ -48,6 +48,8 @@ enum Command {
         #[command(subcommand)]
         command: EvalCommand,
     },
+    /// Score stored replies of an executor by a profile, or compare two profiles.
+    Score(ScoreArgs),
     /// Walk from a skill, a subgroup, a unit or an episode back to its source records.
     Explain(ExplainArgs),
     /// Write R/report/index.html: one self-contained page.
@@ -218,8 +220,36 @@ pub struct QueryArgs {
 enum EvalCommand {
     /// Separation and purity of the latents; with --ablate for the four loss variants.
     Encoder(EncoderEvalArgs),
+    /// Type, GR and SR of an executor: of stored replies, or of the built-in one on a run's steps.
+    Actions(ActionsEvalArgs),
     /// Subgroups and skills of a run on the sample corpus against its hidden truth (synthetic).
     Sample(SampleEvalArgs),
+}
+
+/// Arguments of `eval actions`.
+#[derive(Debug, Args)]
+pub struct ActionsEvalArgs {
+    /// A run with traces: the lexical executor acts on its steps' elements.
+    #[arg(long, value_name = "R", conflicts_with = "input")]
+    pub run: Option<PathBuf>,
+    /// Stored replies (JSON lines): rows as `score` reads them, with `episode` and `app`.
+    #[arg(long, value_name = "ROWS.jsonl")]
+    pub input: Option<PathBuf>,
+    /// Word each step in several ways, for sources without low-level instructions.
+    #[arg(long, requires = "run")]
+    pub phrasings: bool,
+    /// The rules: paper, ces-code, swirl, gui-r1 or odyssey.
+    #[arg(long, value_name = "P", default_value = "paper")]
+    pub profile: String,
+    /// Bootstrap resamples over episodes.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub resamples: u32,
+    /// Seed of the bootstrap.
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub seed: u64,
+    /// JSON instead of tables.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `eval sample`.
@@ -247,6 +277,46 @@ pub struct EncoderEvalArgs {
     pub seeds: u64,
     #[command(flatten)]
     common: Common,
+}
+
+/// Arguments of `score`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct ScoreArgs {
+    #[command(subcommand)]
+    command: Option<ScoreCommand>,
+    /// The rules: paper, ces-code, swirl, gui-r1 or odyssey.
+    #[arg(long, value_name = "P", default_value = "paper")]
+    pub profile: String,
+    /// Rows (JSON lines): id, prediction, truth, screen.
+    #[arg(long, value_name = "ROWS.jsonl")]
+    pub input: Option<PathBuf>,
+    /// Where scores go, a line for each line of the input.
+    #[arg(long, value_name = "SCORED.jsonl")]
+    pub out: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum ScoreCommand {
+    /// Re-score stored replies under another profile and show where the two disagree.
+    Diff(ScoreDiffArgs),
+}
+
+/// Arguments of `score diff`.
+#[derive(Debug, Args)]
+pub struct ScoreDiffArgs {
+    /// Rows (JSON lines): id, prediction, truth, screen.
+    #[arg(long, value_name = "ROWS.jsonl")]
+    pub input: PathBuf,
+    /// One profile.
+    #[arg(long, value_name = "P", default_value = "paper")]
+    pub profile: String,
+    /// The other.
+    #[arg(long, value_name = "P")]
+    pub against: String,
+    /// How many disagreements to show.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub show: usize,
 }
 
 /// Arguments of `explain`.
@@ -284,7 +354,12 @@ impl Cli {
             Command::Eval { command: EvalCommand::Encoder(args) } => {
                 stage::eval::encoder(&args.common.settings()?, &args)
             }
+            Command::Eval { command: EvalCommand::Actions(args) } => stage::eval_actions::run(&args),
             Command::Eval { command: EvalCommand::Sample(args) } => stage::eval_sample::run(&args),
+            Command::Score(ScoreArgs { command: Some(ScoreCommand::Diff(args)), .. }) => {
+                stage::score::diff(&args)
+            }
+            Command::Score(args) => stage::score::run(&args),
             Command::Explain(args) => stage::explain::run(&args),
             Command::Report(args) => one_stage(&args, stage::report::run),
         }

@@ -2,6 +2,7 @@
 
 pub mod cli;
 pub mod config;
+pub mod executor;
 pub mod manifest;
 pub mod pipeline;
 pub mod progress;

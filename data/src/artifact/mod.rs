@@ -3,9 +3,11 @@
 mod alias;
 mod intents;
 mod skill;
+mod truth;
 
 pub use alias::{
     AliasError, AliasField, AliasMap, AliasRule, AliasVerb, Coverage, Mapped, MappedArg, TERMINAL,
 };
 pub use intents::{IntentRow, SubgroupRow};
 pub use skill::{RemovedStep, Skill, SkillArg, SkillStep};
+pub use truth::{ScreenPixels, Truth};

@@ -7,7 +7,9 @@ pub mod literal;
 mod reply;
 mod tags;
 mod vocabulary;
+mod write;
 
 pub use reply::{Grammar, ParseFault, Parsed, parse_action};
 pub use tags::{Reply, released_answer, strict_answer};
 pub use vocabulary::{Meaning, Role, Vocabulary, vocabulary};
+pub use write::write_action;

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::action::{Action, BBox, Position, ScreenSize};
+use crate::artifact::Truth;
 
 /// A source format: the adapter's name on the command line and in every artifact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -421,6 +422,39 @@ impl StepRow {
             thought: step.thought,
             context: step.context,
             subtask: step.subtask,
+        }
+    }
+
+    /// The screen that the step acted on.
+    pub fn screen(&self) -> Screen {
+        let size = self.screen_width_px.zip(self.screen_height_px);
+        Screen {
+            screenshot: self.screenshot.clone(),
+            screenshot_found: self.screenshot_found,
+            size: size.map(|(width_px, height_px)| ScreenSize { width_px, height_px }),
+            tree: self.tree.clone(),
+            elements: self.elements.clone(),
+        }
+    }
+
+    /// What a reward compares with: coordinates in pixels, where the screen's size is known or the source
+    /// gives them so; a scroll's direction is the content's.
+    pub fn truth(&self) -> Truth {
+        let size = self.screen().size;
+        let pixels = |p: Position| p.to_pixels(size).map(|p| [p.x, p.y]);
+        let corner = |x, y, frame| pixels(Position { x, y, frame });
+        let boxes = self.target_boxes.iter().filter_map(|b| {
+            let ([left, top], [right, bottom]) =
+                (corner(b.left, b.top, b.frame)?, corner(b.right, b.bottom, b.frame)?);
+            Some([left, top, right, bottom])
+        });
+        Truth {
+            action: self.action.clone(),
+            point: self.point.and_then(pixels),
+            boxes: boxes.collect(),
+            text: self.text.clone(),
+            direction: self.direction.clone(),
+            element: self.target_element.clone(),
         }
     }
 

@@ -3,10 +3,12 @@
 //!
 //! Labels are those of the clustering: -1 is noise, anything else a group.
 
+mod actions;
 mod agreement;
 mod purity;
 mod separation;
 
+pub use actions::{ActionMetrics, Rate, StepScore, action_metrics};
 pub use agreement::adjusted_rand_index;
 pub use purity::{Purity, purity};
 pub use separation::{Separation, separation};

@@ -1,0 +1,346 @@
+//! The reward of a reply: what it earned, for which reason, or why nothing can be said.
+
+use serde::Serialize;
+use tracemill_data::action::{Action, FrameName, Verb};
+use tracemill_data::artifact::{ScreenPixels, Truth};
+use tracemill_data::grammar::{Meaning, parse_action, vocabulary, write_action};
+
+use super::profile::{PointRule, Profile};
+
+/// What became of a reply. Only [`Outcome::Score`] is a number: a sample that abstains or failed leaves
+/// its group, which is scored over the rest.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum Outcome {
+    /// A score with its components.
+    Score(Score),
+    /// The row holds nothing to score against.
+    Abstain {
+        /// What is missing.
+        reason: String,
+    },
+    /// The call that should have given the reply failed, or the row cannot be read.
+    Error {
+        /// What happened.
+        reason: String,
+    },
+}
+
+impl Outcome {
+    /// The score, where there is one.
+    pub fn score(&self) -> Option<&Score> {
+        match self {
+            Self::Score(score) => Some(score),
+            Self::Abstain { .. } | Self::Error { .. } => None,
+        }
+    }
+}
+
+/// The components of a score.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Score {
+    /// `α1·format + α2·executor` (Eq. 21).
+    pub total: f64,
+    /// 1 when the reply's form is right, else 0 (Eq. 22).
+    pub format: f64,
+    /// 1 when the action's type is right, else 0 (Eq. 24).
+    #[serde(rename = "type")]
+    pub type_term: f64,
+    /// 1 when its parameter is right, else 0 (Eq. 25).
+    pub param: f64,
+    /// `γ1·type + γ2·param` (Eq. 23).
+    pub executor: f64,
+    /// The action as it was read, in the grammar of CES; absent when none could be.
+    pub parsed: Option<String>,
+    /// Distance from the true point, in shares of the screen; absent where it was not needed.
+    pub distance: Option<f64>,
+    /// Similarity of the texts by the profile's rule; absent where no text was compared.
+    pub similarity: Option<f64>,
+    /// Why, in a sentence.
+    pub reason: String,
+}
+
+/// What a truth asks for: its verb, with the key of a key press.
+struct Wanted<'a> {
+    meaning: Meaning,
+    truth: &'a Truth,
+}
+
+/// What the comparison of the parameter found.
+#[derive(Default)]
+struct Match {
+    hit: bool,
+    distance: Option<f64>,
+    similarity: Option<f64>,
+    reason: String,
+}
+
+impl Match {
+    fn hit(reason: impl Into<String>) -> Self {
+        Self { hit: true, reason: reason.into(), ..Self::default() }
+    }
+
+    fn miss(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), ..Self::default() }
+    }
+}
+
+/// Scores an executor's raw reply, tags optional, coordinates in pixels of `screen`.
+///
+/// A reply that holds no action scores 0 on type and parameter. A row without the truth that its action
+/// needs abstains, whatever the reply says.
+pub fn score_reply(profile: &Profile, reply: &str, truth: &Truth, screen: Option<ScreenPixels>) -> Outcome {
+    let wanted = match wanted(profile, truth, screen) {
+        Ok(wanted) => wanted,
+        Err(reason) => return Outcome::Abstain { reason },
+    };
+    let (format, content) = profile.read(reply);
+    let Some(content) = content else {
+        let reason = "the reply has tags and not the profile's form: it counts as empty".to_owned();
+        return Outcome::Score(total(profile, false, None, false, Match::miss(reason)));
+    };
+    match parse_action(content, FrameName::Pixels) {
+        Ok(parsed) => Outcome::Score(score_parsed(profile, format, &parsed.action, &wanted, screen)),
+        Err(fault) => {
+            let reason = format!("unparsable: {fault}");
+            Outcome::Score(total(profile, format, None, false, Match::miss(reason)))
+        }
+    }
+}
+
+/// Scores an action that needs no parsing; `format` says whether the reply that held it had the right
+/// form. Points are in pixels of `screen`.
+pub fn score_action(
+    profile: &Profile,
+    action: &Action,
+    format: bool,
+    truth: &Truth,
+    screen: Option<ScreenPixels>,
+) -> Outcome {
+    match wanted(profile, truth, screen) {
+        Ok(wanted) => Outcome::Score(score_parsed(profile, format, action, &wanted, screen)),
+        Err(reason) => Outcome::Abstain { reason },
+    }
+}
+
+/// The reward of a Coordinator or State Tracker for one output (Eq. 11 and 18).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct AgentReward {
+    /// `α1·format(output) + α2·executor`.
+    pub total: f64,
+    /// 1 when the agent's output has the profile's form.
+    pub format: f64,
+    /// The executor's term, for the action that the output led to.
+    pub executor: f64,
+}
+
+/// The reward of an agent's `output` that led to `executed`; `None` when the execution abstained or
+/// failed. `tracker` says that the agent is the State Tracker.
+pub fn agent_reward(
+    profile: &Profile,
+    output: &str,
+    tracker: bool,
+    executed: &Outcome,
+) -> Option<AgentReward> {
+    let executor = executed.score()?.executor;
+    let formed = profile.answer(output).is_some();
+    if tracker && !profile.tracker_format {
+        return Some(AgentReward { total: executor, format: f64::from(u8::from(formed)), executor });
+    }
+    let executor = if !formed && profile.bad_format_is_empty { 0.0 } else { executor };
+    let format = f64::from(u8::from(formed));
+    let total = profile.alpha_format * format + profile.alpha_executor * executor;
+    Some(AgentReward { total, format, executor })
+}
+
+/// Checks that the row holds what its action is scored by.
+fn wanted<'a>(
+    profile: &Profile,
+    truth: &'a Truth,
+    screen: Option<ScreenPixels>,
+) -> Result<Wanted<'a>, String> {
+    if truth.action.is_empty() {
+        return Err("the truth names no action".to_owned());
+    }
+    let Some(meaning) = vocabulary().meaning(&truth.action) else {
+        return Err(format!("the truth's action `{}` is not in the vocabulary", truth.action));
+    };
+    let missing = |what: &str| Err(format!("the truth of {} has no {what}", meaning.verb));
+    match meaning.verb {
+        verb if is_pointed(verb) && truth.element.is_none() && truth.boxes.is_empty() => {
+            if truth.point.is_none() {
+                return missing("point, bbox or element");
+            }
+            if profile.point != PointRule::StrictBoxElsePixels && usable(screen).is_none() {
+                return Err("the row has no screen size, and its truth no bbox".to_owned());
+            }
+        }
+        Verb::Scroll if profile.scroll_direction && truth.direction.is_none() => return missing("direction"),
+        verb if is_worded(verb) && truth.text.is_none() => return missing("text"),
+        Verb::Press if meaning.text.is_none() && truth.text.is_none() => return missing("key (text)"),
+        _ => {}
+    }
+    Ok(Wanted { meaning, truth })
+}
+
+fn usable(screen: Option<ScreenPixels>) -> Option<ScreenPixels> {
+    screen.filter(|s| s.width > 0.0 && s.height > 0.0)
+}
+
+fn is_pointed(verb: Verb) -> bool {
+    matches!(verb, Verb::Click | Verb::LongPress | Verb::DoubleClick | Verb::RightClick | Verb::Hover)
+}
+
+fn is_worded(verb: Verb) -> bool {
+    matches!(verb, Verb::Type | Verb::OpenApp | Verb::Select | Verb::Navigate | Verb::SwitchWindow)
+}
+
+fn score_parsed(
+    profile: &Profile,
+    format: bool,
+    action: &Action,
+    wanted: &Wanted<'_>,
+    screen: Option<ScreenPixels>,
+) -> Score {
+    let right_type = action.verb == wanted.meaning.verb && same_key(action, wanted);
+    let found = if right_type {
+        compare(profile, action, wanted.truth, screen)
+    } else {
+        let truth = &wanted.truth.action;
+        Match::miss(format!(
+            "{} where the truth is {truth}: of a wrong type no parameter counts",
+            write_action(action)
+        ))
+    };
+    total(profile, format, Some(action), right_type, found)
+}
+
+/// A key press is of the right type when it is of the right key: `enter` and `close` are actions of
+/// their own in the paper's vocabulary.
+fn same_key(action: &Action, wanted: &Wanted<'_>) -> bool {
+    if wanted.meaning.verb != Verb::Press {
+        return true;
+    }
+    let key = wanted.meaning.text.or(wanted.truth.text.as_deref());
+    key.is_some_and(|key| action.text.as_deref().is_some_and(|k| k.trim().eq_ignore_ascii_case(key.trim())))
+}
+
+fn total(profile: &Profile, format: bool, action: Option<&Action>, right_type: bool, found: Match) -> Score {
+    let term = |yes: bool| f64::from(u8::from(yes));
+    let (format, type_term, param) = (term(format), term(right_type), term(found.hit));
+    let executor = profile.gamma_type * type_term + profile.gamma_param * param;
+    Score {
+        total: profile.alpha_format * format + profile.alpha_executor * executor,
+        format,
+        type_term,
+        param,
+        executor,
+        parsed: action.map(write_action),
+        distance: found.distance,
+        similarity: found.similarity,
+        reason: found.reason,
+    }
+}
+
+/// Compares the parameter of an action of the right type (Eq. 25).
+fn compare(profile: &Profile, action: &Action, truth: &Truth, screen: Option<ScreenPixels>) -> Match {
+    match action.verb {
+        verb if is_pointed(verb) => compare_place(profile, action, truth, screen),
+        Verb::Scroll if !profile.scroll_direction => {
+            Match::hit("a scroll, whose direction this profile does not compare")
+        }
+        Verb::Scroll => compare_direction(action, truth),
+        verb if is_worded(verb) => compare_text(profile, action, truth),
+        verb => Match::hit(format!("{verb}, which has no parameter to compare")),
+    }
+}
+
+fn compare_direction(action: &Action, truth: &Truth) -> Match {
+    let wanted = truth.direction.as_deref().unwrap_or_default().trim();
+    match &action.source_direction {
+        None => Match::miss(format!("a scroll without direction where the truth is {wanted}")),
+        Some(d) if d.eq_ignore_ascii_case(wanted) => Match::hit(format!("scroll {d}, as in the truth")),
+        Some(d) => Match::miss(format!("scroll {d} where the truth is {wanted}")),
+    }
+}
+
+fn compare_text(profile: &Profile, action: &Action, truth: &Truth) -> Match {
+    let predicted = action.text.as_deref().unwrap_or_default();
+    let wanted = truth.text.as_deref().unwrap_or_default();
+    let (hit, similarity) = profile.text_matches(predicted, wanted);
+    let verb = if hit { "matches" } else { "does not match" };
+    Match {
+        hit,
+        similarity: Some(similarity),
+        distance: None,
+        reason: format!(
+            "text {:?} {verb} {:?}: similarity {similarity:.3}",
+            excerpt(predicted),
+            excerpt(wanted)
+        ),
+    }
+}
+
+fn excerpt(text: &str) -> &str {
+    text.char_indices().nth(60).map_or(text, |(at, _)| &text[..at])
+}
+
+fn compare_place(profile: &Profile, action: &Action, truth: &Truth, screen: Option<ScreenPixels>) -> Match {
+    if let (Some(answered), Some(wanted)) = (&action.target.element, &truth.element) {
+        return match answered == wanted {
+            true => Match::hit(format!("element {answered}, as in the truth")),
+            false => Match::miss(format!("element {answered} where the truth is {wanted}")),
+        };
+    }
+    let Some(point) = action.point else {
+        return Match::miss(match &action.target.element {
+            Some(element) => format!("element {element}, where the truth is a place on the screen"),
+            None => "no point".to_owned(),
+        });
+    };
+    let (x, y) = (point.x, point.y);
+    let strict = profile.point == PointRule::StrictBoxElsePixels;
+    let inside = |b: &&[f64; 4]| match strict {
+        true => b[0] < x && x < b[2] && b[1] < y && y < b[3],
+        false => b[0] <= x && x <= b[2] && b[1] <= y && y <= b[3],
+    };
+    if let Some(found) = truth.boxes.iter().find(inside) {
+        return Match::hit(format!("({x}, {y}) is inside {found:?}"));
+    }
+    let has_boxes = !truth.boxes.is_empty();
+    let Some([true_x, true_y]) =
+        truth.point.filter(|_| !has_boxes || profile.point == PointRule::BoxOrDistance)
+    else {
+        return Match::miss(match truth.boxes.first() {
+            Some(first) => format!("({x}, {y}) is outside {first:?}"),
+            None => format!("({x}, {y}), where the truth is element {:?}", truth.element),
+        });
+    };
+    let (dx, dy) = (x - true_x, y - true_y);
+    let outside = if has_boxes { "outside every box and " } else { "" };
+    if strict {
+        let distance = dx.hypot(dy);
+        let hit = distance < Profile::MAX_PIXELS;
+        return Match {
+            hit,
+            ..Match::miss(format!("({x}, {y}) is {distance:.0} px from ({true_x}, {true_y})"))
+        };
+    }
+    let Some(screen) = usable(screen) else {
+        return Match::miss(format!("({x}, {y}) is outside every box, and the row has no screen size"));
+    };
+    let distance = (dx / screen.width).hypot(dy / screen.height);
+    Match {
+        hit: distance <= Profile::MAX_DISTANCE,
+        distance: Some(distance),
+        similarity: None,
+        reason: format!(
+            "({x}, {y}) is {outside}{distance:.3} of the screen from ({true_x}, {true_y}); up to {} counts",
+            Profile::MAX_DISTANCE
+        ),
+    }
+}
+
+#[cfg(test)]
+#[path = "reward_tests.rs"]
+mod tests;

@@ -1,0 +1,193 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const SCREEN: Option<ScreenPixels> = Some(ScreenPixels { width: 840.0, height: 1876.0 });
+
+fn truth(json: &str) -> Truth {
+    serde_json::from_str(json).unwrap_or_else(|e| panic!("{json}: {e}"))
+}
+
+fn click() -> Truth {
+    truth(r#"{"action": "click", "point": [531, 684], "bbox": [[289, 662], [774, 711]]}"#)
+}
+
+fn score(profile: &str, reply: &str, truth: &Truth) -> Score {
+    let profile = Profile::named(profile).expect("known");
+    match score_reply(profile, reply, truth, SCREEN) {
+        Outcome::Score(score) => score,
+        other => panic!("{reply}: {other:?}"),
+    }
+}
+
+/// The golden table of the readings: the executor term, for ces-code, swirl and paper.
+#[test]
+fn the_golden_table_passes_in_every_profile() {
+    let scroll = truth(r#"{"action": "scroll", "direction": "down"}"#);
+    let ab = truth(r#"{"action": "type", "text": "a c"}"#);
+    let york = truth(r#"{"action": "type", "text": "new york city usa"}"#);
+    for (reply, truth, expected) in [
+        ("click(point='(402, 683)')", &click(), [1.0, 1.0, 1.0]),
+        ("click(point='(289, 662)')", &click(), [1.0, 1.0, 1.0]),
+        ("click(point='(531, 800)')", &click(), [1.0, 1.0, 0.2]),
+        ("click(point='(531, 1500)')", &click(), [0.2, 0.2, 0.2]),
+        ("scroll(direction='up')", &scroll, [1.0, 0.2, 0.2]),
+        ("type(content='a b')", &ab, [0.2, 0.2, 0.2]),
+        ("type(content='new york')", &york, [1.0, 1.0, 1.0]),
+    ] {
+        let found = ["ces-code", "swirl", "paper"].map(|profile| score(profile, reply, truth).executor);
+        assert_eq!(found, expected, "{reply}");
+    }
+}
+
+#[test]
+fn gui_r1_and_odyssey_have_rules_of_their_own() {
+    let only_point = truth(r#"{"action": "click", "point": [531, 684]}"#);
+    let param = |profile: &str, reply: &str, truth: &Truth| score(profile, reply, truth).param;
+    assert_eq!(param("gui-r1", "click(point='(402, 683)')", &click()), 1.0);
+    assert_eq!(param("gui-r1", "click(point='(289, 662)')", &click()), 0.0, "the edge is outside");
+    assert_eq!(param("gui-r1", "click(point='(531, 800)')", &click()), 0.0);
+    assert_eq!(param("gui-r1", "click(point='(531, 823)')", &only_point), 1.0);
+    assert_eq!(param("gui-r1", "click(point='(531, 824)')", &only_point), 0.0);
+    assert_eq!(param("odyssey", "CLICK: (531, 800)", &click()), 1.0);
+    assert_eq!(
+        score("odyssey", "<think>a</think><answer>CLICK: (531, 800)</answer>", &only_point).total,
+        1.0
+    );
+    assert_eq!(param("odyssey", "SCROLL: UP", &truth(r#"{"action": "SCROLL", "direction": "up"}"#)), 1.0);
+    assert_eq!(score("gui-r1", "PRESS_HOME", &truth(r#"{"action": "press_home"}"#)).executor, 1.0);
+}
+
+#[test]
+fn totals_weigh_form_and_execution() {
+    let tagged = "<think>a</think><answer>click(point='(402, 683)')</answer>";
+    let spaced = "<think>a</think>\n<answer>click(point='(402, 683)')</answer>";
+    let bare = "click(point='(402, 683)')";
+    for (profile, expected) in [("paper", [1.0, 1.0, 0.9]), ("ces-code", [1.0, 0.0, 0.9])] {
+        let found = [tagged, spaced, bare].map(|reply| score(profile, reply, &click()).total);
+        assert_eq!(found, expected, "{profile}");
+    }
+    let r1 = "<think>a</think><answer>[{'action': 'click', 'point': [402, 683], 'input_text': 'no input text'}]</answer>";
+    assert_eq!(score("gui-r1", r1, &click()).total, 1.0);
+    assert_eq!(score("gui-r1", tagged, &click()).total, 0.8);
+}
+
+#[test]
+fn the_parameter_of_a_wrong_type_never_counts() {
+    for profile in Profile::ALL {
+        let found = score(profile.name, "long_press(point='(402, 683)')", &click());
+        assert_eq!((found.type_term, found.param, found.executor), (0.0, 0.0, 0.0), "{}", profile.name);
+    }
+    let enter = truth(r#"{"action": "enter"}"#);
+    assert_eq!(score("paper", "[{'action': 'close'}]", &enter).type_term, 0.0);
+    assert_eq!(score("paper", "press_enter()", &enter).executor, 1.0);
+}
+
+#[test]
+fn unparsable_replies_score_nothing_and_say_why() {
+    for reply in ["", "I would click it", "click(point='nowhere')", "teleport()", "<answer></answer>"] {
+        let found = score("paper", reply, &click());
+        assert_eq!((found.total, found.executor, found.parsed), (0.0, 0.0, None), "{reply}");
+        assert!(found.reason.starts_with("unparsable: "), "{}", found.reason);
+    }
+    let formed = score("paper", "<think>a</think><answer>what?</answer>", &click());
+    assert_eq!((formed.format, formed.total), (1.0, 0.1));
+}
+
+#[test]
+fn rows_without_truth_abstain_whatever_the_reply() {
+    let abstains = |profile: &str, json: &str, screen| {
+        let profile = Profile::named(profile).expect("known");
+        let outcomes = ["press_home()", "nonsense"].map(|r| score_reply(profile, r, &truth(json), screen));
+        outcomes.iter().all(|o| matches!(o, Outcome::Abstain { .. }))
+    };
+    assert!(abstains("paper", "{}", SCREEN));
+    assert!(abstains("paper", r#"{"action": "teleport"}"#, SCREEN));
+    assert!(abstains("paper", r#"{"action": "click"}"#, SCREEN));
+    assert!(abstains("paper", r#"{"action": "click", "point": [1, 2]}"#, None));
+    assert!(abstains("paper", r#"{"action": "scroll"}"#, SCREEN));
+    assert!(!abstains("ces-code", r#"{"action": "scroll"}"#, SCREEN));
+    assert!(abstains("paper", r#"{"action": "type"}"#, SCREEN));
+    assert!(!abstains("paper", r#"{"action": "type", "text": ""}"#, SCREEN));
+    assert!(!abstains("gui-r1", r#"{"action": "click", "point": [1, 2]}"#, None));
+}
+
+#[test]
+fn elements_are_compared_with_elements() {
+    let element = truth(r#"{"action": "click", "element": 7}"#);
+    assert_eq!(score("paper", "click(element='7')", &element).executor, 1.0);
+    assert_eq!(score("paper", "click(element=8)", &element).executor, 0.2);
+    assert_eq!(score("paper", "click(point='(1, 2)')", &element).executor, 0.2);
+    assert_eq!(score("paper", "click(element='7')", &click()).executor, 0.2);
+}
+
+#[test]
+fn reasons_name_what_was_compared() {
+    let reason = |profile: &str, reply: &str, truth: &Truth| score(profile, reply, truth).reason;
+    assert_eq!(
+        reason("ces-code", "click(point='(531, 800)')", &click()),
+        "(531, 800) is outside every box and 0.062 of the screen from (531, 684); up to 0.14 counts"
+    );
+    assert_eq!(
+        reason("paper", "click(point='(531, 800)')", &click()),
+        "(531, 800) is outside [289.0, 662.0, 774.0, 711.0]"
+    );
+    assert_eq!(
+        reason("paper", "press_home()", &click()),
+        "press_home() where the truth is click: of a wrong type no parameter counts"
+    );
+}
+
+#[test]
+fn agents_are_paid_for_their_form_and_for_what_was_executed() {
+    let executed = |executor: f64| {
+        let reply = if executor == 1.0 { "click(point='(402, 683)')" } else { "home()" };
+        score_reply(Profile::named("paper").expect("known"), reply, &click(), SCREEN)
+    };
+    let reward = |name: &str, output: &str, tracker: bool, executor: f64| {
+        let profile = Profile::named(name).expect("known");
+        agent_reward(profile, output, tracker, &executed(executor)).expect("a score").total
+    };
+    let (formed, bare) = ("<think>a</think><answer>Tap Save</answer>", "Tap Save");
+    assert_eq!(reward("paper", formed, false, 1.0), 1.0);
+    assert_eq!(reward("paper", bare, false, 1.0), 0.9);
+    assert_eq!(reward("paper", formed, true, 0.0), 0.1);
+    assert_eq!(reward("ces-code", bare, false, 1.0), 0.0, "the instruction is empty");
+    assert_eq!(reward("ces-code", bare, true, 1.0), 1.0, "the Tracker has no format term");
+    let failed = Outcome::Error { reason: "timed out".to_owned() };
+    assert_eq!(agent_reward(Profile::named("paper").expect("known"), formed, false, &failed), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2048))]
+
+    #[test]
+    fn any_reply_gives_terms_between_nothing_and_one(
+        reply in prop_oneof![
+            "\\PC{0,80}",
+            "(<think>)?[a-z]{0,3}(</think>)?[ \n]?(<answer>)?(click|scroll|type|home|x)\\((point=|element=|content=)?'?[-(0-9, a-z)é]{0,12}'?\\)?(</answer>)?",
+        ],
+        which in 0_usize..6,
+        profile in 0_usize..5,
+        edge in prop_oneof![Just(f64::NAN), Just(f64::INFINITY), Just(0.0), Just(-5.0), Just(1e300)],
+    ) {
+        let truths = [
+            click(),
+            truth(r#"{"action": "scroll", "direction": "down"}"#),
+            truth(r#"{"action": "type", "text": "a é"}"#),
+            truth(r#"{"action": "click", "element": "7"}"#),
+            truth(r#"{"action": "press", "text": "ctrl+c"}"#),
+            Truth { action: "click".into(), point: Some([edge, 1.0]), ..Truth::default() },
+        ];
+        let screen = Some(ScreenPixels { width: edge, height: 100.0 });
+        for screen in [SCREEN, None, screen] {
+            let outcome = score_reply(&Profile::ALL[profile], &reply, &truths[which], screen);
+            if let Outcome::Score(s) = outcome {
+                for term in [s.total, s.format, s.type_term, s.param, s.executor] {
+                    prop_assert!((0.0..=1.0).contains(&term), "{s:?}");
+                }
+                prop_assert!(s.param <= s.type_term && !s.reason.is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! `eval actions`: Type, GR and SR (CES, section 5.1) of stored replies, or of the lexical executor on a
+//! run's steps; by application, action type and episode length, with bootstrap intervals.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use serde_json::json;
+use tracemill_data::action::Verb;
+use tracemill_data::artifact::{ScreenPixels, Truth};
+use tracemill_data::grammar::vocabulary;
+use tracemill_data::trace::{EpisodeRow, Screen, StepRow, read_episodes};
+use tracemill_models::metrics::{ActionMetrics, Rate, StepScore, action_metrics};
+use tracemill_models::rl::{Outcome, Profile, score_reply};
+
+use super::score::{Row, for_each_row};
+use crate::cli::ActionsEvalArgs;
+use crate::executor::{Command, Gesture, Lexical, Phrasing, is_ambiguous, phrasings};
+use crate::run::{Run, write_json};
+use crate::table::{self, Table};
+
+/// One evaluated step.
+#[derive(Debug, Serialize)]
+struct Evaluated {
+    id: String,
+    episode: String,
+    app: String,
+    /// The true action's verb.
+    action: String,
+    /// Name of the phrasing, `source` for the data's own instruction, empty for stored replies.
+    phrasing: String,
+    /// The words of the instruction fit several elements.
+    ambiguous: bool,
+    /// The executor said that several elements fit.
+    said_ambiguous: bool,
+    instruction: String,
+    reply: String,
+    /// The reply names the true element, where the truth has one and the action touches it.
+    element_right: Option<bool>,
+    #[serde(flatten)]
+    outcome: Outcome,
+}
+
+/// Evaluates stored replies (`--input`) or the lexical executor on a run (`--run`).
+///
+/// # Errors
+/// An unknown profile, missing traces, rows that cannot be read, nothing to evaluate.
+pub fn run(args: &ActionsEvalArgs) -> Result<()> {
+    let profile = Profile::named(&args.profile).map_err(anyhow::Error::msg)?;
+    let (rows, folder, executor) = match (&args.input, &args.run) {
+        (Some(input), _) => (stored(input, profile)?, input.with_extension("eval"), "stored"),
+        (None, Some(dir)) => {
+            let run = Run::existing(dir)?;
+            (executed(&run, profile, args.phrasings)?, run.path("eval"), Lexical::NAME)
+        }
+        (None, None) => bail!("give --run R (the lexical executor on its steps) or --input rows.jsonl"),
+    };
+    if rows.iter().all(|row| row.outcome.score().is_none()) {
+        bail!("no step could be scored: the steps need elements or boxes, and instructions (or --phrasings)");
+    }
+    std::fs::create_dir_all(&folder)?;
+    write_rows(&folder.join("actions.jsonl"), &rows)?;
+    let groups = groups(&rows, args.resamples, args.seed);
+    let result = json!({
+        "profile": profile.name, "profile_version": profile.version, "executor": executor,
+        "vocabulary_version": vocabulary().version, "resamples": args.resamples, "seed": args.seed,
+        "not_scored": rows.iter().filter(|r| r.outcome.score().is_none()).count(),
+        "groups": groups,
+    });
+    write_json(&folder.join("actions.json"), &result)?;
+    if args.json {
+        table::print(&serde_json::to_string_pretty(&result)?);
+        return Ok(());
+    }
+    print_groups(&groups);
+    if args.phrasings {
+        print_phrasings(&rows);
+    }
+    table::print(&format!(
+        "\nProfile {}, executor {executor}; 95 % intervals by bootstrap over episodes. Rows: {}",
+        profile.name,
+        folder.join("actions.jsonl").display()
+    ));
+    Ok(())
+}
+
+fn write_rows(path: &Path, rows: &[Evaluated]) -> Result<()> {
+    let mut file = BufWriter::new(File::create(path).with_context(|| path.display().to_string())?);
+    for row in rows {
+        serde_json::to_writer(&mut file, row)?;
+        file.write_all(b"\n")?;
+    }
+    Ok(file.flush()?)
+}
+
+/// Rows of a file as `score` reads them; `episode` and `app` group them.
+fn stored(input: &Path, profile: &Profile) -> Result<Vec<Evaluated>> {
+    let mut rows = Vec::new();
+    let item = tracemill_data::adapters::Item::whole(input.to_owned());
+    for_each_row(&item, |line, row| {
+        let (row, fault) = match row {
+            Ok(row) => (row, None),
+            Err(reason) => (Row::default(), Some(reason)),
+        };
+        let id = row.id.map_or_else(|| format!("line {line}"), |id| id.get().trim_matches('"').to_owned());
+        let truth = row.truth.as_ref();
+        rows.push(Evaluated {
+            episode: row.episode.as_deref().map_or_else(|| id.clone(), str::to_owned),
+            id,
+            app: row.app.as_deref().unwrap_or_default().to_owned(),
+            action: truth.map(|t| verb_name(t).to_owned()).unwrap_or_default(),
+            phrasing: String::new(),
+            ambiguous: false,
+            said_ambiguous: false,
+            instruction: String::new(),
+            reply: row.prediction.as_deref().unwrap_or_default().to_owned(),
+            element_right: None,
+            outcome: fault.map_or_else(|| row.score(profile), |reason| Outcome::Error { reason }),
+        });
+    })?;
+    Ok(rows)
+}
+
+/// The canonical name of the truth's action, or its own where the vocabulary has none.
+fn verb_name(truth: &Truth) -> &str {
+    vocabulary().meaning(&truth.action).map_or(truth.action.as_str(), |m| m.verb.name())
+}
+
+/// The lexical executor on every step with elements that has, or can be given, an instruction.
+fn executed(run: &Run, profile: &Profile, worded: bool) -> Result<Vec<Evaluated>> {
+    run.require("traces/steps.parquet", "ingest")?;
+    let phrasings = if worded { phrasings()? } else { Vec::new() };
+    let mut rows = Vec::new();
+    for episode in read_episodes(&run.path("traces"))? {
+        let (episode, steps) = episode?;
+        for step in steps.iter().filter(|s| !s.elements.is_empty()) {
+            let screen = step.screen();
+            for asked in instructions(step, &screen, &phrasings)? {
+                rows.push(evaluate(&episode, step, &screen, asked, profile));
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// An instruction, and what is known of it.
+struct Asked {
+    instruction: String,
+    phrasing: String,
+    ambiguous: bool,
+}
+
+fn instructions(step: &StepRow, screen: &Screen, phrasings: &[Phrasing]) -> Result<Vec<Asked>> {
+    if phrasings.is_empty() {
+        let own = step.instruction.iter().map(|instruction| Asked {
+            instruction: instruction.clone(),
+            phrasing: "source".to_owned(),
+            ambiguous: false,
+        });
+        return Ok(own.collect());
+    }
+    let gesture = match step.verb().map_err(anyhow::Error::msg)? {
+        Verb::Click => Gesture::Touch,
+        Verb::Type => Gesture::Type(step.text.as_deref().unwrap_or_default()),
+        Verb::Back => Gesture::Back,
+        _ => return Ok(Vec::new()),
+    };
+    let target = step.target_element.as_ref().and_then(|id| screen.elements.iter().find(|e| e.id == *id));
+    let Some(target) = target else { return Ok(Vec::new()) };
+    let mut asked = Vec::new();
+    for phrasing in phrasings {
+        if let Some(worded) = phrasing.word(gesture, target)? {
+            asked.push(Asked {
+                ambiguous: is_ambiguous(&worded.used, target, &screen.elements),
+                instruction: worded.instruction,
+                phrasing: phrasing.name.clone(),
+            });
+        }
+    }
+    Ok(asked)
+}
+
+fn evaluate(
+    episode: &EpisodeRow,
+    step: &StepRow,
+    screen: &Screen,
+    asked: Asked,
+    profile: &Profile,
+) -> Evaluated {
+    let reply = Lexical.execute(Command { instruction: &asked.instruction, screen });
+    let truth = step.truth();
+    let outcome = score_reply(profile, &reply.text, &truth, screen.size.map(ScreenPixels::from));
+    let touches = matches!(step.action.as_str(), "click" | "long_press" | "type");
+    let element_right = truth.element.as_ref().filter(|_| touches).map(|wanted| {
+        let call = format!("element='{wanted}'");
+        outcome.score().and_then(|s| s.parsed.as_ref()).is_some_and(|parsed| parsed.contains(&call))
+    });
+    Evaluated {
+        id: format!("{}#{}", step.episode_id, step.step),
+        episode: step.episode_id.clone(),
+        app: step.app.clone().unwrap_or_else(|| episode.app.clone()),
+        action: step.action.clone(),
+        phrasing: asked.phrasing,
+        ambiguous: asked.ambiguous,
+        said_ambiguous: !reply.ambiguous.is_empty(),
+        instruction: asked.instruction,
+        reply: reply.text,
+        element_right,
+        outcome,
+    }
+}
+
+/// One line of the table.
+#[derive(Debug, Serialize)]
+struct Group {
+    by: &'static str,
+    name: String,
+    #[serde(flatten)]
+    metrics: ActionMetrics,
+}
+
+fn groups(rows: &[Evaluated], resamples: u32, seed: u64) -> Vec<Group> {
+    let mut lengths: BTreeMap<&str, std::collections::BTreeSet<&str>> = BTreeMap::new();
+    for row in rows {
+        lengths.entry(&row.episode).or_default().insert(&row.id);
+    }
+    let length = |row: &Evaluated| bucket(lengths.get(row.episode.as_str()).map_or(1, |ids| ids.len()));
+    let keys: [(&'static str, &dyn Fn(&Evaluated) -> String); 5] = [
+        ("all", &|_| "all".to_owned()),
+        ("app", &|r| r.app.clone()),
+        ("action", &|r| r.action.clone()),
+        ("episode length", &length),
+        ("phrasing", &|r| r.phrasing.clone()),
+    ];
+    let mut groups = Vec::new();
+    for (by, key) in keys {
+        let mut steps: BTreeMap<String, Vec<StepScore>> = BTreeMap::new();
+        for row in rows {
+            let name = key(row);
+            if let Some(step) = step_score(row).filter(|_| !name.is_empty()) {
+                steps.entry(name).or_default().push(step);
+            }
+        }
+        groups.extend(steps.into_iter().map(|(name, steps)| Group {
+            by,
+            name,
+            metrics: action_metrics(&steps, resamples, seed),
+        }));
+    }
+    groups
+}
+
+fn bucket(steps: usize) -> String {
+    match steps {
+        0..=5 => "1-5 steps",
+        6..=10 => "6-10 steps",
+        11..=20 => "11-20 steps",
+        _ => "over 20 steps",
+    }
+    .to_owned()
+}
+
+/// A step as the metrics count it; `None` when it has no score.
+fn step_score(row: &Evaluated) -> Option<StepScore> {
+    let score = row.outcome.score()?;
+    let type_right = score.type_term > 0.0;
+    Some(StepScore {
+        episode: row.episode.clone(),
+        type_right,
+        right: type_right && score.param > 0.0 && row.element_right != Some(false),
+        grounds: matches!(row.action.as_str(), "click" | "long_press"),
+    })
+}
+
+fn percent(rate: Rate) -> String {
+    match (rate.rate, rate.low, rate.high) {
+        (Some(rate), Some(low), Some(high)) => {
+            format!("{:.1} ({:.1}–{:.1})", 100.0 * rate, 100.0 * low, 100.0 * high)
+        }
+        (Some(rate), ..) => format!("{:.1}", 100.0 * rate),
+        (None, ..) => "–".to_owned(),
+    }
+}
+
+fn print_groups(groups: &[Group]) {
+    let mut rows = Table::new(&["by", "group", "episodes", "steps", "Type %", "GR %", "SR %"]);
+    for Group { by, name, metrics } in groups {
+        rows.row(&[
+            by,
+            name,
+            &metrics.episodes.to_string(),
+            &metrics.type_rate.steps.to_string(),
+            &percent(metrics.type_rate),
+            &percent(metrics.gr),
+            &percent(metrics.sr),
+        ]);
+    }
+    table::print(&rows.to_string());
+}
+
+/// Right steps by application and phrasing; those whose words fit several elements apart.
+fn print_phrasings(rows: &[Evaluated]) {
+    let mut names: Vec<&str> = Vec::new();
+    for row in rows {
+        if !names.contains(&row.phrasing.as_str()) {
+            names.push(&row.phrasing);
+        }
+    }
+    let share = |of: &[&Evaluated]| {
+        let right = of.iter().filter(|r| step_score(r).is_some_and(|s| s.right)).count();
+        match of.len() {
+            0 => "–".to_owned(),
+            n => format!("{:.1} ({n})", 100.0 * right as f64 / n as f64),
+        }
+    };
+    for (ambiguous, title) in [
+        (false, "Right steps in %, by application and phrasing (steps in brackets):"),
+        (true, "The same where the words used fit several elements:"),
+    ] {
+        let header: Vec<&str> = ["application"].into_iter().chain(names.iter().copied()).collect();
+        let mut table = Table::new(&header);
+        let mut apps: Vec<&str> = rows.iter().map(|r| r.app.as_str()).collect();
+        apps.sort_unstable();
+        apps.dedup();
+        for app in apps.into_iter().map(Some).chain([None]) {
+            let of_app = |r: &&Evaluated| app.is_none_or(|a| r.app == a) && r.ambiguous == ambiguous;
+            let cells: Vec<String> = names
+                .iter()
+                .map(|name| {
+                    share(&rows.iter().filter(of_app).filter(|r| r.phrasing == *name).collect::<Vec<_>>())
+                })
+                .collect();
+            let line: Vec<&str> =
+                [app.unwrap_or("all")].into_iter().chain(cells.iter().map(String::as_str)).collect();
+            table.row(&line);
+        }
+        table::print(&format!("\n{title}\n{table}"));
+    }
+}
