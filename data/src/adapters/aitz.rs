@@ -253,6 +253,11 @@ fn elements(fields: Fields, size: Option<ScreenSize>) -> Result<Vec<Element>, Fa
         let reason = format!("{b} ui_positions, {t} ui_text and {k} ui_types do not go together");
         return Err(Fault::new(RejectKind::OutOfRange, reason));
     }
+    let shares = |value: &Value| numbers::<4>(value).is_ok_and(|n| n.iter().all(|n| *n <= 1.0));
+    if !boxes.is_empty() && boxes.iter().all(shares) {
+        let reason = "field `ui_positions`: shares of the screen, not pixels; give the original AITZ files";
+        return Err(Fault::new(RejectKind::OutOfRange, reason));
+    }
     let word = |name: &str, i: usize, value: &Value| {
         value.as_str().map(str::to_owned).ok_or_else(|| {
             Fault::new(RejectKind::MissingField, format!("field `{name}`: [{i}] is not a string"))
