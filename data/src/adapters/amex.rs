@@ -200,13 +200,11 @@ fn device_size(fields: Fields) -> Result<Option<ScreenSize>, Fault> {
     let Some(value) = fields.get("device_dim") else { return Ok(None) };
     let side = |value: &Value| value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
     let sides: Option<Vec<u32>> = value.as_array().and_then(|sides| sides.iter().map(side).collect());
-    match sides.as_deref() {
-        Some([width_px, height_px]) => Ok(Some(ScreenSize { width_px: *width_px, height_px: *height_px })),
-        _ => {
-            let reason = format!("field `device_dim`: {value} is not a screen's width and height in pixels");
-            Err(Fault::new(RejectKind::OutOfRange, reason))
-        }
-    }
+    let Some([width_px, height_px]) = sides.as_deref() else {
+        let reason = format!("field `device_dim`: {value} is not a screen's width and height in pixels");
+        return Err(Fault::new(RejectKind::OutOfRange, reason));
+    };
+    Ok(Some(ScreenSize { width_px: *width_px, height_px: *height_px }))
 }
 
 fn agreed(device: Option<ScreenSize>, picture: Option<ScreenSize>) -> Result<Option<ScreenSize>, Fault> {

@@ -28,7 +28,8 @@ pub fn screenshot_size(input: &Input, screen: &Screen) -> Result<Option<ScreenSi
     let Some(shown) = screen.screenshot.as_deref().filter(|_| screen.screenshot_found) else {
         return Ok(None);
     };
-    let reader = image::ImageReader::open(input.root.join(shown)).and_then(|r| r.with_guessed_format());
+    let reader =
+        image::ImageReader::open(input.root.join(shown)).and_then(image::ImageReader::with_guessed_format);
     let size = reader.map_err(image::ImageError::from).and_then(image::ImageReader::into_dimensions);
     match size {
         Ok((width_px, height_px)) => Ok(Some(ScreenSize { width_px, height_px })),

@@ -25,7 +25,7 @@ pub enum Format {
     UiLog,
     /// AgentNet: raw recordings, the standardised form, AgentNetBench.
     Agentnet,
-    /// AutoDroid's DroidTask: task profiles and the explorations (`utg.yaml`) of its applications.
+    /// `AutoDroid`'s `DroidTask`: task profiles and the explorations (`utg.yaml`) of its applications.
     Droidtask,
     /// Android in the Zoo: AITW episodes with screen elements and chains of thought.
     Aitz,

@@ -122,14 +122,11 @@ fn word(text: &str) -> (&str, &str) {
 fn attribute(text: &str) -> Option<(&str, &str, &str)> {
     let (name, rest) = word(text);
     let rest = rest.strip_prefix('=').filter(|_| !name.is_empty())?;
-    match rest.strip_prefix('\'') {
-        Some(quoted) => {
-            let end = QUOTE_END.find(quoted)?.start();
-            Some((name, &quoted[..end], &quoted[end + 1..]))
-        }
-        None => {
-            let end = rest.find([' ', '>', '\n'])?;
-            Some((name, &rest[..end], &rest[end..])).filter(|(_, value, _)| !value.contains('\''))
-        }
+    if let Some(quoted) = rest.strip_prefix('\'') {
+        let end = QUOTE_END.find(quoted)?.start();
+        Some((name, &quoted[..end], &quoted[end + 1..]))
+    } else {
+        let end = rest.find([' ', '>', '\n'])?;
+        Some((name, &rest[..end], &rest[end..])).filter(|(_, value, _)| !value.contains('\''))
     }
 }

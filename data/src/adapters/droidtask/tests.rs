@@ -360,7 +360,7 @@ fn renderings(element: &Element) -> Vec<String> {
     let mut parts =
         vec![(None, text.as_str()), (Some(text.as_str()), ""), (Some(text.as_str()), text.as_str())];
     parts.extend(text.match_indices('\n').map(|(at, _)| (Some(&text[..at]), &text[at + 1..])));
-    let states: String = states.iter().map(|state| format!(" {state}")).collect();
+    let states = states.iter().fold(String::new(), |text, state| text + " " + state);
     let write = |(label, content): (Option<&str>, &str), space| {
         let label = label.map(|label| format!(" text='{label}'")).unwrap_or_default();
         format!("<{role} id={id}{states}{label}{space}>{content}</{role}>")
@@ -435,9 +435,8 @@ proptest! {
             let texts: Vec<_> = read.into_iter().map(|e| e.text).collect();
             let expected: Vec<_> = parts
                 .into_iter()
-                .map(|(label, content, labelled)| match labelled {
-                    true if label != content => format!("{label}\n{content}"),
-                    _ => content,
+                .map(|(label, content, labelled)| {
+                    if labelled && label != content { format!("{label}\n{content}") } else { content }
                 })
                 .map(|text| text.replace("<br>", "\n"))
                 .collect();
