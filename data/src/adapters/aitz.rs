@@ -1,7 +1,7 @@
 //! AITZ (Android in the Zoo): AITW episodes with the elements of each screen and a chain of thought.
 //!
 //! A file `<SUBSET>-<episode_id>.json` is one episode, a list of steps; its screenshots lie beside
-//! it. The subset is the [`Episode::domain`] and a part of the id, which AITW gives within a subset.
+//! it. The subset is the [`Episode::domain`] and, as in the file's name, a part of the episode's id.
 //!
 //! Touch and lift are shares of the screen, `[y, x]`, written as JSON in a string. `ui_positions`
 //! are `[y, x, height, width]` in pixels of the screenshot as it is released: in the example the

@@ -68,8 +68,8 @@ impl Adapter for Amex {
     }
 }
 
-/// Folders called one of `names` (or twice so, one in the other) beside the folder of `file` or one
-/// level higher, inside the input.
+/// Folders called one of `names` (or twice so, one in the other) in the folder of `file` or one of
+/// the two above it, inside the input.
 fn folders(input: &Input, file: &Path, names: &[&str]) -> Vec<PathBuf> {
     let bases = file.ancestors().skip(1).take(3).filter(|base| base.starts_with(&input.root));
     let named = bases.flat_map(|base| names.iter().map(move |name| (base.join(name), *name)));
