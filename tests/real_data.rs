@@ -16,6 +16,8 @@ fn every_record_of_the_real_data_is_an_episode_or_a_reject() {
         ("mind2web", "mind2web"),
         ("agentnet", "agentnet"),
         ("ui-log", "ui-logs"),
+        ("droidtask", "droidtask"),
+        ("aitz", "aitz"),
     ];
     let paths: Vec<String> =
         sources.iter().map(|(_, folder)| data.join(folder).to_str().expect("UTF-8").to_owned()).collect();
@@ -40,6 +42,9 @@ fn every_record_of_the_real_data_is_an_episode_or_a_reject() {
     // trajectory, three of the benchmark.
     assert_eq!(episodes("ces-sft"), (117, 0));
     assert_eq!(episodes("agentnet"), (5, 0));
+    // 112 tasks and the explorations of ten applications; one episode.
+    assert_eq!(episodes("droidtask"), (122, 0));
+    assert_eq!(episodes("aitz"), (1, 0));
     let (sessions, rejected) = episodes("screenagent");
     assert_eq!(sessions + rejected, 49);
 }

@@ -354,11 +354,7 @@ impl Group {
         let first = self.steps.iter().map(|(index, _)| *index).min().unwrap_or_default();
         let last = self.steps.iter().map(|(index, _)| *index).max().unwrap_or_default();
         let mut steps: Vec<Step> = self.steps.into_iter().map(|(_, step)| step).collect();
-        let outcome = match steps.last().map(|step| step.action.verb) {
-            Some(Verb::Complete) => Outcome::Success,
-            Some(Verb::Impossible) => Outcome::Failure,
-            _ => Outcome::Unknown,
-        };
+        let outcome = Outcome::declared_by(&steps);
         let mut extra = json!({ "role": self.role });
         if let Some(state) = self.final_state {
             extra["final_state"] = Value::String(state);

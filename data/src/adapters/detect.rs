@@ -1,7 +1,7 @@
 //! Which format a file looks like: for discovery, and for errors that say what was found instead.
 //!
-//! Only the beginning of a file is looked at: the keys of its first JSON object, or its CSV
-//! header. No format is guessed from a value.
+//! Only the beginning of a file is looked at: the keys of its first JSON object, its CSV header, or
+//! the keys at the start of its YAML lines. No format is guessed from a value.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -18,6 +18,8 @@ const PEEK_BYTES: u64 = 16 << 10;
 const PEEK_FILES: usize = 64;
 /// How many lines are tried when the first of a file of lines is damaged.
 const PEEK_LINES: usize = 16;
+/// Endings of YAML files.
+pub const YAML: &[&str] = &["yaml", "yml"];
 
 /// What the beginning of a file says about its format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +45,12 @@ const SIGNATURES: &[(Format, &[&str])] = &[
     (Format::Screenagent, &["task_prompt", "send_prompt"]),
     (Format::Agentnet, &["task_id", "high_level_task_description"]),
     (Format::Agentnet, &["task_id", "traj"]),
+    (Format::Aitz, &["episode_id", "result_action_type"]),
+    (Format::Amex, &["episode_id", "instruction", "steps"]),
 ];
+
+/// Keys that a task of `DroidTask` has, below its application and its hash.
+const TASK_KEYS: &[&str] = &["task", "profile"];
 
 /// Keys of one format's records that other datasets use too: one of them alone proves nothing.
 const HINTS: &[&str] = &[
@@ -53,6 +60,7 @@ const HINTS: &[&str] = &[
     "goal",
     "ground_truth_actions",
     "previous_actions",
+    "result_action_type",
     "step_length",
     "steps",
     "system",
@@ -67,12 +75,32 @@ pub fn look(path: &Path) -> Look {
     if name.starts_with("reduced_events_") && has_extension(path, &["jsonl"]) {
         return Look::Is(Format::Agentnet);
     }
+    if matches!(name.as_ref(), "utg.yaml" | "utg.yml") {
+        return Look::Is(Format::Droidtask);
+    }
     let mut head = Vec::new();
     let read = std::fs::File::open(path).and_then(|f| f.take(PEEK_BYTES).read_to_end(&mut head));
     if read.is_err() {
         return Look::Unclear;
     }
-    if has_extension(path, &["csv"]) { look_at_header(&head) } else { look_at_json(&head) }
+    if has_extension(path, &["csv"]) {
+        look_at_header(&head)
+    } else if has_extension(path, YAML) {
+        look_at_yaml(&head)
+    } else {
+        look_at_json(&head)
+    }
+}
+
+/// An exploration of `DroidTask` is a list of records, each with a choice.
+fn look_at_yaml(head: &[u8]) -> Look {
+    let text = String::from_utf8_lossy(head);
+    let holds = |key: &str| text.lines().any(|line| line.trim_start_matches([' ', '-']).starts_with(key));
+    match (holds("records:"), holds("Choice:")) {
+        (true, true) => Look::Is(Format::Droidtask),
+        (false, false) if !text.trim().is_empty() => Look::Foreign,
+        _ => Look::Unclear,
+    }
 }
 
 fn look_at_header(head: &[u8]) -> Look {
@@ -89,13 +117,17 @@ fn look_at_header(head: &[u8]) -> Look {
 
 fn look_at_json(head: &[u8]) -> Look {
     let head = head.strip_prefix("\u{feff}".as_bytes()).unwrap_or(head);
-    let (keys, whole) = first_keys(head);
+    let (keys, whole) = first_keys(head, 0);
     if let Some(format) = format_of(&keys) {
         return Look::Is(format);
     }
+    let tasks = first_keys(head, 2).0;
+    if TASK_KEYS.iter().all(|key| tasks.contains(*key)) {
+        return Look::Is(Format::Droidtask);
+    }
     // A damaged first line says nothing of the lines after it.
     let lines = head.split(|b| *b == b'\n').skip(1).take(PEEK_LINES);
-    if let Some(format) = { lines }.find_map(|line| format_of(&first_keys(line).0)) {
+    if let Some(format) = { lines }.find_map(|line| format_of(&first_keys(line, 0).0)) {
         return Look::Is(format);
     }
     let cut_by_us = head.len() as u64 >= PEEK_BYTES;
@@ -113,15 +145,19 @@ fn format_of(keys: &BTreeSet<String>) -> Option<Format> {
 }
 
 /// Keys of the first object in `json` (or of the first object of the array in it), as far as they
-/// can be read, and whether it could be read to its end.
-fn first_keys(json: &[u8]) -> (BTreeSet<String>, bool) {
+/// can be read, and whether it could be read to its end. `below` is the number of levels to go
+/// down first, each time into an object's first value.
+fn first_keys(json: &[u8], below: usize) -> (BTreeSet<String>, bool) {
     let mut keys = BTreeSet::new();
     let mut deserializer = serde_json::Deserializer::from_slice(json);
-    let whole = Keys(&mut keys).deserialize(&mut deserializer).is_ok();
+    let whole = Keys { keys: &mut keys, below }.deserialize(&mut deserializer).is_ok();
     (keys, whole)
 }
 
-struct Keys<'a>(&'a mut BTreeSet<String>);
+struct Keys<'a> {
+    keys: &'a mut BTreeSet<String>,
+    below: usize,
+}
 
 impl<'de> DeserializeSeed<'de> for Keys<'_> {
     type Value = ();
@@ -139,15 +175,20 @@ impl<'de> Visitor<'de> for Keys<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        if self.below > 0 && map.next_key::<IgnoredAny>()?.is_some() {
+            map.next_value_seed(Keys { keys: &mut *self.keys, below: self.below - 1 })?;
+        }
         while let Some(key) = map.next_key::<String>()? {
-            self.0.insert(key);
+            if self.below == 0 {
+                self.keys.insert(key);
+            }
             map.next_value::<IgnoredAny>()?;
         }
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<(), A::Error> {
-        sequence.next_element_seed(Keys(self.0))?;
+        sequence.next_element_seed(self)?;
         while sequence.next_element::<IgnoredAny>()?.is_some() {}
         Ok(())
     }
@@ -177,7 +218,12 @@ pub fn files_of(input: &Input, format: Format, extensions: &[&str]) -> Result<Ve
         .collect();
     let at_home = |path: &Path| {
         let parent = path.parent().unwrap_or(path);
-        homes.contains(parent) || (format == Format::GuiOdyssey && parent.ends_with("annotations"))
+        let home = match format {
+            Format::GuiOdyssey => parent.ends_with("annotations"),
+            Format::Amex => parent.ends_with("instruction_anno"),
+            _ => false,
+        };
+        home || homes.contains(parent)
     };
     let kept: Vec<PathBuf> = looked
         .into_iter()
@@ -210,7 +256,7 @@ pub fn looks_like(path: &Path) -> Vec<Format> {
     let mut counts = [0_usize; Format::ALL.len()];
     let files = walkdir::WalkDir::new(path).sort_by_file_name().into_iter().filter_map(Result::ok);
     let data = files.filter(|e| e.file_type().is_file()).map(walkdir::DirEntry::into_path);
-    for file in data.filter(|p| has_extension(p, &["json", "jsonl", "csv"])).take(PEEK_FILES) {
+    for file in data.filter(|p| has_extension(p, &["json", "jsonl", "csv", "yaml", "yml"])).take(PEEK_FILES) {
         if let Look::Is(format) = look(&file) {
             counts[format as usize] += 1;
         }
@@ -245,6 +291,11 @@ mod tests {
             (Format::UiLog, "a.csv", "\u{feff}\"timeStamp\",\"userID\",\"targetApp\",\"eventType\"\n"),
             (Format::Agentnet, "reduced_events_vis.jsonl", "{\"action\": \"click\"}"),
             (Format::Agentnet, "a.jsonl", "{\"task_id\": \"t\", \"traj\": []}"),
+            (Format::Droidtask, "profile.json", "{\"app\": {\"0a\": {\"task\": \"t\", \"profile\": [{\"la"),
+            (Format::Droidtask, "a.yaml", "task_name: t\nrecords:\n- Choice: 1\n  State: s\n"),
+            (Format::Droidtask, "utg.yaml", ""),
+            (Format::Aitz, "a.json", "[{\"episode_id\": \"1\", \"result_action_type\": 4}]"),
+            (Format::Amex, "a.json", "{\"episode_id\": \"1\", \"instruction\": \"i\", \"steps\": [{\"ac"),
         ] {
             assert_eq!(looked(name, content), Look::Is(format), "{name}: {content}");
         }
@@ -257,6 +308,9 @@ mod tests {
         }
         assert_eq!(looked("a.json", "[{\"role\": \"system\", \"content\": \"\"}]"), Look::Foreign);
         assert_eq!(looked("a.csv", "a,b,c\n1,2,3\n"), Look::Foreign);
+        assert_eq!(looked("a.json", "{\"a\": {\"b\": {\"task\": 1}}, \"profile\": 1}"), Look::Foreign);
+        assert_eq!(looked("a.yaml", "on: push\njobs: {}\n"), Look::Foreign);
+        assert_eq!(looked("a.yaml", ""), Look::Unclear);
     }
 
     #[test]
@@ -305,11 +359,13 @@ mod tests {
             ("screenagent", Format::Screenagent),
             ("ui-logs", Format::UiLog),
             ("agentnet", Format::Agentnet),
+            ("droidtask", Format::Droidtask),
+            ("aitz", Format::Aitz),
         ] {
             let Some(path) = real_data(folder) else { return };
             assert_eq!(looks_like(&path), [format], "{folder}");
         }
-        for foreign in ["webvoyager", "droidtask", "aitz", "desktop-a11y"] {
+        for foreign in ["webvoyager", "desktop-a11y"] {
             let Some(path) = real_data(foreign) else { return };
             assert_eq!(looks_like(&path), [], "{foreign}");
         }

@@ -129,7 +129,7 @@ impl Reader<'_> {
             let step = self.step(i, step, size, &mut notes).map_err(|f| Refused::new(key, Some(&id), f))?;
             episode.steps.push(step);
         }
-        episode.outcome = outcome_of(&episode.steps);
+        episode.outcome = Outcome::declared_by(&episode.steps);
         episode.extra = Some(self.extra(fields, notes));
         Ok(episode)
     }
@@ -236,14 +236,6 @@ fn screen_size(fields: Fields) -> Result<ScreenSize, Fault> {
     };
     let size = (|| Ok(ScreenSize { width_px: side("w")?, height_px: side("h")? }))();
     size.map_err(|fault: Fault| fault.at("device_info"))
-}
-
-fn outcome_of(steps: &[Step]) -> Outcome {
-    match steps.last().map(|s| s.action.verb) {
-        Some(Verb::Complete) => Outcome::Success,
-        Some(Verb::Impossible) => Outcome::Failure,
-        _ => Outcome::Unknown,
-    }
 }
 
 fn action(fields: Fields) -> Result<Action, Fault> {

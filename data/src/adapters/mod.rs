@@ -6,10 +6,15 @@
 //! their order.
 
 mod agentnet;
+mod aitz;
+mod amex;
 mod android_control;
 mod ces_sft;
 mod detect;
+mod droidtask;
+mod elements;
 mod gui_odyssey;
+mod json;
 mod mind2web;
 mod phrase;
 mod rows;
@@ -100,5 +105,8 @@ pub fn adapter(format: Format) -> Box<dyn Adapter> {
         Format::Screenagent => Box::new(screenagent::Screenagent),
         Format::UiLog => Box::new(ui_log::UiLog),
         Format::Agentnet => Box::new(agentnet::Agentnet),
+        Format::Droidtask => Box::new(droidtask::Droidtask),
+        Format::Aitz => Box::new(aitz::Aitz),
+        Format::Amex => Box::new(amex::Amex),
     }
 }

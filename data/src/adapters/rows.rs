@@ -6,8 +6,10 @@ use std::path::Path;
 
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde_json::Value;
+use serde_json::de::StrRead;
 
-use super::source::{Fault, Item, not_utf8};
+use super::json::Unique;
+use super::source::{Fault, Item, malformed, not_utf8};
 use crate::trace::RejectKind;
 
 /// Size of a range that [`line_items`] aims at: large enough that opening the file costs nothing
@@ -98,6 +100,18 @@ pub fn some_records(count: usize) -> Result<(), Fault> {
 /// # Errors
 /// [`RejectKind::Malformed`] or [`RejectKind::NotUtf8`], with the place of the damage.
 pub fn for_each_element(bytes: &[u8], mut visit: impl FnMut(usize, Value)) -> Result<(), Fault> {
+    read_json(bytes, |deserializer| deserializer.deserialize_seq(Elements(&mut visit)))
+}
+
+/// Hands a parser of the JSON in `bytes` to `read`, which may act on each part as it is read: when
+/// the text is damaged or cut off, `read` has seen everything before that place.
+///
+/// # Errors
+/// [`RejectKind::Malformed`] or [`RejectKind::NotUtf8`], with the place of the damage.
+pub fn read_json<'a>(
+    bytes: &'a [u8],
+    read: impl FnOnce(&mut serde_json::Deserializer<StrRead<'a>>) -> serde_json::Result<()>,
+) -> Result<(), Fault> {
     let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
     let (text, bad_byte) = match std::str::from_utf8(bytes) {
         Ok(text) => (text, None),
@@ -107,14 +121,10 @@ pub fn for_each_element(bytes: &[u8], mut visit: impl FnMut(usize, Value)) -> Re
         }
     };
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let result = deserializer.deserialize_seq(Elements(&mut visit)).and_then(|()| deserializer.end());
-    match (result, bad_byte) {
-        (_, Some(at)) => Err(not_utf8(at)),
-        (Ok(()), None) => Ok(()),
-        (Err(e), None) => {
-            let what = if e.is_eof() { "JSON is cut off" } else { "malformed JSON" };
-            Err(Fault::new(RejectKind::Malformed, format!("{what}: {e}")))
-        }
+    let result = read(&mut deserializer).and_then(|()| deserializer.end());
+    match bad_byte {
+        Some(at) => Err(not_utf8(at)),
+        None => result.map_err(|e| malformed(&e)),
     }
 }
 
@@ -129,7 +139,7 @@ impl<'de> Visitor<'de> for Elements<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<(), A::Error> {
         let mut index = 0;
-        while let Some(value) = sequence.next_element()? {
+        while let Some(value) = sequence.next_element_seed(Unique)? {
             (self.0)(index, value);
             index += 1;
         }

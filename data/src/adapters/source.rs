@@ -2,8 +2,10 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use serde::de::DeserializeSeed;
 use serde_json::{Map, Value};
 
+use super::json::Unique;
 use super::{AdapterError, Record};
 use crate::action::{BBox, Frame, Point, Position, ScreenSize};
 use crate::trace::{Episode, Format, Reject, RejectKind, Screen};
@@ -278,15 +280,20 @@ pub fn not_utf8(at: usize) -> Fault {
     Fault::new(RejectKind::NotUtf8, format!("not UTF-8 at byte {at}; convert the file to UTF-8"))
 }
 
-/// Parses JSON.
+/// Parses JSON in which no object holds a key twice.
 ///
 /// # Errors
 /// [`RejectKind::Malformed`] with line and column; a cut-off file is said to be cut off.
 pub fn parse_json(text: &str) -> Result<Value, Fault> {
-    serde_json::from_str(text).map_err(|e| {
-        let what = if e.is_eof() { "JSON is cut off" } else { "malformed JSON" };
-        Fault::new(RejectKind::Malformed, format!("{what}: {e}"))
-    })
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let value = Unique.deserialize(&mut deserializer);
+    value.and_then(|value| deserializer.end().map(|()| value)).map_err(|e| malformed(&e))
+}
+
+/// The fault of JSON that cannot be parsed, or that is cut off.
+pub fn malformed(e: &serde_json::Error) -> Fault {
+    let what = if e.is_eof() { "JSON is cut off" } else { "malformed JSON" };
+    Fault::new(RejectKind::Malformed, format!("{what}: {e}"))
 }
 
 /// Access to the fields of a JSON object, with faults that name the field.
@@ -309,7 +316,11 @@ impl<'a> Fields<'a> {
         self.0.get(name).filter(|v| !v.is_null())
     }
 
-    fn require(self, name: &str) -> Result<&'a Value, Fault> {
+    /// A required field of any type but null.
+    ///
+    /// # Errors
+    /// [`RejectKind::MissingField`] when it is absent.
+    pub fn require(&self, name: &str) -> Result<&'a Value, Fault> {
         self.get(name)
             .ok_or_else(|| Fault::new(RejectKind::MissingField, format!("field `{name}` is missing")))
     }

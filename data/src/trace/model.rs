@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::action::{Action, BBox, Position, ScreenSize};
+use crate::action::{Action, BBox, Position, ScreenSize, Verb};
 use crate::artifact::Truth;
 
 /// A source format: the adapter's name on the command line and in every artifact.
@@ -26,6 +26,12 @@ pub enum Format {
     UiLog,
     /// AgentNet: raw recordings, the standardised form, AgentNetBench.
     Agentnet,
+    /// `AutoDroid`'s `DroidTask`: task profiles and the explorations (`utg.yaml`) of its applications.
+    Droidtask,
+    /// Android in the Zoo: AITW episodes with screen elements and chains of thought.
+    Aitz,
+    /// AMEX: instruction and element annotations.
+    Amex,
 }
 
 impl Format {
@@ -35,7 +41,7 @@ impl Format {
     }
 
     /// Every format with an adapter, in declaration order.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::GuiOdyssey,
         Self::CesSft,
         Self::AndroidControl,
@@ -43,6 +49,9 @@ impl Format {
         Self::Mind2web,
         Self::UiLog,
         Self::Agentnet,
+        Self::Droidtask,
+        Self::Aitz,
+        Self::Amex,
     ];
 
     /// The name on the command line: `gui-odyssey`.
@@ -55,6 +64,9 @@ impl Format {
             Self::Mind2web => "mind2web",
             Self::UiLog => "ui-log",
             Self::Agentnet => "agentnet",
+            Self::Droidtask => "droidtask",
+            Self::Aitz => "aitz",
+            Self::Amex => "amex",
         }
     }
 }
@@ -338,6 +350,15 @@ impl Platform {
 }
 
 impl Outcome {
+    /// What the last of `steps` declares: success, failure, or nothing.
+    pub fn declared_by(steps: &[Step]) -> Self {
+        match steps.last().map(|step| step.action.verb) {
+            Some(Verb::Complete) => Self::Success,
+            Some(Verb::Impossible) => Self::Failure,
+            _ => Self::Unknown,
+        }
+    }
+
     /// The name in files.
     pub fn name(self) -> &'static str {
         match self {
@@ -462,7 +483,7 @@ impl StepRow {
     ///
     /// # Errors
     /// When the column holds a verb this version does not know.
-    pub fn verb(&self) -> Result<crate::action::Verb, String> {
+    pub fn verb(&self) -> Result<Verb, String> {
         self.action.parse()
     }
 }

@@ -5,12 +5,12 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::pyautogui::{actions, join_moves};
-use super::standard::{ended, screen};
+use super::standard::screen;
 use super::{Context, text_of};
 use crate::action::{Action, BBox, FrameName, ScreenSize};
 use crate::adapters::source::{Fault, Fields, Refused};
 use crate::grammar::literal::{Argument, Call, Literal};
-use crate::trace::{Episode, Format, Platform, RejectKind, Screen, Step};
+use crate::trace::{Episode, Format, Outcome, Platform, RejectKind, Screen, Step};
 
 /// The task of a file.
 ///
@@ -56,7 +56,7 @@ fn read(context: Context<'_>, file: &Path, value: &Value, episode_id: &str) -> R
         instruction: instruction.trim().to_owned(),
         apps: about.map(|a| names(a, &["applications", "websites"])).unwrap_or_default(),
         domain: said("domain"),
-        outcome: ended(&steps),
+        outcome: Outcome::declared_by(&steps),
         split: None,
         extra: Some(extra.to_string()),
         steps,

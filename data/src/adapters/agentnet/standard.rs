@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::pyautogui::{actions, join_moves};
 use super::{Context, calls, text_of};
-use crate::action::Verb;
 use crate::adapters::source::{Fault, Fields, Refused};
 use crate::trace::{Episode, Format, Outcome, Platform, RejectKind, Screen, Step};
 
@@ -45,16 +44,7 @@ fn outcome(fields: Fields<'_>, steps: &[Step]) -> Outcome {
     match fields.get("task_completed").and_then(Value::as_bool) {
         Some(true) => Outcome::Success,
         Some(false) => Outcome::Failure,
-        None => ended(steps),
-    }
-}
-
-/// How the last step ended the trajectory.
-pub(super) fn ended(steps: &[Step]) -> Outcome {
-    match steps.last().map(|s| s.action.verb) {
-        Some(Verb::Complete) => Outcome::Success,
-        Some(Verb::Impossible) => Outcome::Failure,
-        _ => Outcome::Unknown,
+        None => Outcome::declared_by(steps),
     }
 }
 

@@ -184,10 +184,11 @@ impl Session {
         match fields.str("action_type")? {
             "PlanAction" => {}
             "EvaluateSubTaskAction" => self.evaluate(fields.str("situation")?)?,
-            "MouseAction" => match self.mouse(fields, key, shared)? {
-                Some((action, key)) => self.push(shared, &key, action),
-                None => {}
-            },
+            "MouseAction" => {
+                if let Some((action, key)) = self.mouse(fields, key, shared)? {
+                    self.push(shared, &key, action);
+                }
+            }
             "KeyboardAction" => self.push(shared, key, keyboard(fields)?),
             "WaitAction" => self.push(shared, key, wait(fields)?),
             other => {
