@@ -76,10 +76,16 @@ pub fn ground(instruction: &str, parsed: &ParsedPhrase, elements: &[Element]) ->
         let query = Query::new(instruction, said, parsed);
         return query.beside(at, side, scored(&query), elements);
     }
-    if top(&candidates) < LEAST {
-        return whole.by_role_alone(elements);
+    if top(&candidates) >= LEAST {
+        return Some(whole.choose(candidates, elements));
     }
-    Some(whole.choose(candidates, elements))
+    // The name may have been cut at a word such as `to`: all words are tried.
+    let uncut = Query::new(instruction, &lower, &ParsedPhrase { target: None, ..parsed.clone() });
+    let candidates = scored(&uncut);
+    if top(&candidates) >= LEAST {
+        return Some(uncut.choose(candidates, elements));
+    }
+    whole.by_role_alone(elements)
 }
 
 /// An element's words: of its whole label, and of each line of it.
@@ -208,17 +214,11 @@ impl Query {
         };
         let is_role = |word: &String| role.is_some_and(|r| ROLES[r].0.contains(&word.as_str()));
         let from = if named.is_empty() { &all[all.len().min(1)..] } else { named };
-        let kept: Vec<String> = from
-            .iter()
-            .filter(|w| !STOP.contains(&w.as_str()) && !typed.contains(w) && !is_role(w))
-            .cloned()
-            .collect();
-        // A name that is nothing but its noun (`Tap the icon`) names only a role.
-        if kept.is_empty() && typed.is_empty() {
-            from.iter().filter(|w| !is_role(w)).cloned().collect()
-        } else {
-            kept
-        }
+        let carries = |w: &&String| !STOP.contains(&w.as_str()) && !typed.contains(w);
+        let named: Vec<String> = from.iter().filter(carries).cloned().collect();
+        let kept: Vec<String> = named.iter().filter(|w| !is_role(w)).cloned().collect();
+        // A name that is nothing but a noun for a role may be the label: `Photo`, `Title`.
+        if kept.is_empty() { named } else { kept }
     }
 
     /// How well a label fits: the mean of how much of the label the instruction says and of how much of
@@ -244,9 +244,11 @@ impl Query {
         if of_label == 0.0 || of_name == 0.0 {
             return 0.0;
         }
-        let whole = if contains_run(said, variant) { 0.1 } else { 0.0 };
-        let exact = if self.target == variant { 0.1 } else { 0.0 };
-        0.4 * of_label + 0.4 * of_name + whole + exact
+        let label_in_words = if contains_run(said, variant) { 0.1 } else { 0.0 };
+        let name_in_label = if contains_run(variant, &self.target) { 0.1 } else { 0.0 };
+        // A quoted name is the label's own words; others have words beside the name.
+        let (label_share, name_share) = if self.quoted { (0.3, 0.5) } else { (0.4, 0.4) };
+        label_share * of_label + name_share * of_name + label_in_words + name_in_label
     }
 
     /// The candidates that fit best, told apart as far as the instruction does.

@@ -52,7 +52,7 @@ impl Lexical {
 
 fn decide(command: Command<'_>) -> Decision {
     let Command { instruction, screen } = command;
-    let parsed = parse_instruction(instruction);
+    let parsed = understood(instruction);
     let elements = &screen.elements;
     match parsed.verb {
         Some(verb @ (Verb::Home | Verb::Back | Verb::Recents | Verb::Wait | Verb::Complete)) => {
@@ -71,6 +71,29 @@ fn decide(command: Command<'_>) -> Decision {
         }
         // Copying and the like are done by touching what is named; so is what names no gesture.
         _ => on_element(Verb::Click, instruction, &parsed, elements),
+    }
+}
+
+/// The instruction as a phrase. Beside what [`parse_instruction`] knows: the gesture may follow the words
+/// that say where (`In the field 'Title', type "x"`), and text may be put, set or filled in.
+fn understood(instruction: &str) -> ParsedPhrase {
+    let parsed = parse_instruction(instruction);
+    if parsed.verb.is_some() {
+        return parsed;
+    }
+    if let Some((place, rest)) = instruction.split_once(", ") {
+        let inner = parse_instruction(rest);
+        if inner.verb.is_some() {
+            let target = parse_instruction(place).target.or(inner.target);
+            return ParsedPhrase { target, ..inner };
+        }
+    }
+    let fills = ["fill", "put", "set", "insert"].iter().any(|w| parsed.word.eq_ignore_ascii_case(w));
+    match parsed.target {
+        Some(text) if fills => {
+            ParsedPhrase { verb: Some(Verb::Type), target: None, text: Some(text), ..parsed }
+        }
+        target => ParsedPhrase { target, ..parsed },
     }
 }
 
@@ -226,6 +249,8 @@ mod tests {
             ("Scroll up", "scroll(direction='up')"),
             ("Swipe up", "scroll(direction='down')"),
             ("Tap the only checkbox", "click(element='3')"),
+            ("In the field labelled 'Search folders', type \"x\"", "type(element='7', content='x')"),
+            ("Fill in \"x\" where it says folders", "type(element='7', content='x')"),
             ("Task completed.", "finished()"),
             ("Tap 'Delete account'", "error(content='no element fits Delete account')"),
         ] {
