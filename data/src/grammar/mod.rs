@@ -12,4 +12,4 @@ mod write;
 pub use reply::{Grammar, ParseFault, Parsed, parse_action};
 pub use tags::{Reply, released_answer, strict_answer};
 pub use vocabulary::{Meaning, Role, Vocabulary, vocabulary};
-pub use write::write_action;
+pub use write::{Shown, write_action};

@@ -1,11 +1,16 @@
 //! The mapping table from words to canonical verbs and arguments, a versioned data file.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
+use xxhash_rust::xxh3::Xxh3DefaultBuilder;
 
 use crate::action::Verb;
+
+/// Lookups by short words, several for each reply; the hash is not exposed to hostile keys, which are the
+/// table's own.
+type HashMap<K, V> = std::collections::HashMap<K, V, Xxh3DefaultBuilder>;
 
 /// What an action word stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +79,7 @@ pub fn vocabulary() -> &'static Vocabulary {
 impl Vocabulary {
     fn parse(toml: &str) -> Result<Self, String> {
         let file: File = toml::from_str(toml).map_err(|e| e.to_string())?;
-        let mut words = HashMap::new();
+        let mut words = HashMap::default();
         for (verb, names) in file.verbs {
             let verb = verb.parse()?;
             words.extend(names.into_iter().map(|name| (name, Meaning { verb, text: None })));
@@ -93,7 +98,7 @@ impl Vocabulary {
                 .collect::<Result<_, _>>()
         };
         let (buttons, statuses) = (pointed(file.buttons)?, pointed(file.statuses)?);
-        let mut roles = HashMap::new();
+        let mut roles = HashMap::default();
         for (role, names) in file.arguments {
             let role = serde_json::from_value::<Role>(role.into()).map_err(|e| e.to_string())?;
             roles.extend(names.into_iter().map(|name| (name, role)));

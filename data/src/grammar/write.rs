@@ -1,7 +1,23 @@
 //! Actions as text, in the grammar of CES: the inverse of [`parse_action`](super::parse_action).
 
+use std::fmt;
+
 use super::Reply;
 use crate::action::{Action, Verb};
+
+/// A coordinate: whole numbers, which most are, without the cost of formatting a fraction.
+#[derive(Debug, Clone, Copy)]
+pub struct Shown(pub f64);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.fract() == 0.0 && self.0.abs() < 1e9 {
+            write!(f, "{}", self.0 as i64)
+        } else {
+            write!(f, "{}", self.0)
+        }
+    }
+}
 
 /// `click(point='(402, 683)')`. Reading it back gives the action's verb, points, element, direction and
 /// text again.
@@ -18,10 +34,10 @@ pub fn write_action(action: &Action) -> String {
     call.text.push_str(name);
     call.text.push('(');
     if let Some(p) = action.point {
-        call.argument("point", &format!("({}, {})", p.x, p.y));
+        call.argument("point", &format!("({}, {})", Shown(p.x), Shown(p.y)));
     }
     if let Some(p) = action.end {
-        call.argument("end", &format!("({}, {})", p.x, p.y));
+        call.argument("end", &format!("({}, {})", Shown(p.x), Shown(p.y)));
     }
     if let Some(element) = &action.target.element {
         call.argument("element", element);

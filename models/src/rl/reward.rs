@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tracemill_data::action::{Action, FrameName, Verb};
 use tracemill_data::artifact::{ScreenPixels, Truth};
-use tracemill_data::grammar::{Meaning, parse_action, vocabulary, write_action};
+use tracemill_data::grammar::{Meaning, Shown, parse_action, vocabulary, write_action};
 
 use super::profile::{PointRule, Profile};
 
@@ -299,35 +299,34 @@ fn compare_place(profile: &Profile, action: &Action, truth: &Truth, screen: Opti
         });
     };
     let (x, y) = (point.x, point.y);
+    let at = format!("({}, {})", Shown(x), Shown(y));
     let strict = profile.point == PointRule::StrictBoxElsePixels;
     let inside = |b: &&[f64; 4]| match strict {
         true => b[0] < x && x < b[2] && b[1] < y && y < b[3],
         false => b[0] <= x && x <= b[2] && b[1] <= y && y <= b[3],
     };
     if let Some(found) = truth.boxes.iter().find(inside) {
-        return Match::hit(format!("({x}, {y}) is inside {found:?}"));
+        return Match::hit(format!("{at} is inside {}", edges(found)));
     }
     let has_boxes = !truth.boxes.is_empty();
     let Some([true_x, true_y]) =
         truth.point.filter(|_| !has_boxes || profile.point == PointRule::BoxOrDistance)
     else {
         return Match::miss(match truth.boxes.first() {
-            Some(first) => format!("({x}, {y}) is outside {first:?}"),
-            None => format!("({x}, {y}), where the truth is element {:?}", truth.element),
+            Some(first) => format!("{at} is outside {}", edges(first)),
+            None => format!("{at}, where the truth is element {:?}", truth.element),
         });
     };
     let (dx, dy) = (x - true_x, y - true_y);
+    let wanted = format!("({}, {})", Shown(true_x), Shown(true_y));
     let outside = if has_boxes { "outside every box and " } else { "" };
     if strict {
         let distance = dx.hypot(dy);
         let hit = distance < Profile::MAX_PIXELS;
-        return Match {
-            hit,
-            ..Match::miss(format!("({x}, {y}) is {distance:.0} px from ({true_x}, {true_y})"))
-        };
+        return Match { hit, ..Match::miss(format!("{at} is {distance:.0} px from {wanted}")) };
     }
     let Some(screen) = usable(screen) else {
-        return Match::miss(format!("({x}, {y}) is outside every box, and the row has no screen size"));
+        return Match::miss(format!("{at} is outside every box, and the row has no screen size"));
     };
     let distance = (dx / screen.width).hypot(dy / screen.height);
     Match {
@@ -335,10 +334,14 @@ fn compare_place(profile: &Profile, action: &Action, truth: &Truth, screen: Opti
         distance: Some(distance),
         similarity: None,
         reason: format!(
-            "({x}, {y}) is {outside}{distance:.3} of the screen from ({true_x}, {true_y}); up to {} counts",
+            "{at} is {outside}{distance:.3} of the screen from {wanted}; up to {} counts",
             Profile::MAX_DISTANCE
         ),
     }
+}
+
+fn edges([left, top, right, bottom]: &[f64; 4]) -> String {
+    format!("[{}, {}, {}, {}]", Shown(*left), Shown(*top), Shown(*right), Shown(*bottom))
 }
 
 #[cfg(test)]

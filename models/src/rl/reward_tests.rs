@@ -130,7 +130,7 @@ fn reasons_name_what_was_compared() {
     );
     assert_eq!(
         reason("paper", "click(point='(531, 800)')", &click()),
-        "(531, 800) is outside [289.0, 662.0, 774.0, 711.0]"
+        "(531, 800) is outside [289, 662, 774, 711]"
     );
     assert_eq!(
         reason("paper", "press_home()", &click()),
