@@ -50,6 +50,8 @@ enum Command {
     },
     /// Walk from a skill, a subgroup, a unit or an episode back to its source records.
     Explain(ExplainArgs),
+    /// Look into a ledger of model calls.
+    Ledger(stage::ledger::LedgerArgs),
     /// Write R/report/index.html: one self-contained page.
     Report(StageArgs),
 }
@@ -286,6 +288,7 @@ impl Cli {
             }
             Command::Eval { command: EvalCommand::Sample(args) } => stage::eval_sample::run(&args),
             Command::Explain(args) => stage::explain::run(&args),
+            Command::Ledger(args) => stage::ledger::run(&args),
             Command::Report(args) => one_stage(&args, stage::report::run),
         }
     }
