@@ -52,6 +52,8 @@ enum Command {
     Score(ScoreArgs),
     /// Walk from a skill, a subgroup, a unit or an episode back to its source records.
     Explain(ExplainArgs),
+    /// Look into a ledger of model calls.
+    Ledger(stage::ledger::LedgerArgs),
     /// Write R/report/index.html: one self-contained page.
     Report(StageArgs),
 }
@@ -361,6 +363,7 @@ impl Cli {
             }
             Command::Score(args) => stage::score::run(&args),
             Command::Explain(args) => stage::explain::run(&args),
+            Command::Ledger(args) => stage::ledger::run(&args),
             Command::Report(args) => one_stage(&args, stage::report::run),
         }
     }

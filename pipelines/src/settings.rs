@@ -11,6 +11,7 @@ use tracemill_models::cluster::Engine;
 use tracemill_models::multiview::{EncoderConfig, TrainConfig};
 use tracemill_models::skill::SkillSettings;
 
+use crate::chat::OpenAiSettings;
 use crate::config::InputSetting;
 
 /// Everything a run depends on.
@@ -82,9 +83,9 @@ impl IngestSection {
 }
 
 /// `[embed]`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EmbedSection {
-    /// `hash` (built in) or `minilm`.
+    /// `hash` (built in), `minilm` or `openai` (a server).
     pub model: String,
     /// Dimension of `hash`.
     pub dim: usize,
@@ -94,11 +95,21 @@ pub struct EmbedSection {
     pub max_tokens: usize,
     /// Keep vectors in the user's cache folder, keyed by model and text.
     pub cache: bool,
+    /// The server of `openai`. Runs made before there was one have no such section.
+    #[serde(default)]
+    pub openai: OpenAiSettings,
 }
 
 impl Default for EmbedSection {
     fn default() -> Self {
-        Self { model: "hash".to_owned(), dim: 1_024, model_dir: None, max_tokens: 256, cache: false }
+        Self {
+            model: "hash".to_owned(),
+            dim: 1_024,
+            model_dir: None,
+            max_tokens: 256,
+            cache: false,
+            openai: OpenAiSettings::default(),
+        }
     }
 }
 

@@ -68,6 +68,9 @@ pub enum EmbedError {
     /// The tokenizer refused a text.
     #[error("tokenizer: {0}")]
     Tokenizer(String),
+    /// A server that embeds failed.
+    #[error("embedding service: {0}")]
+    Service(Box<dyn std::error::Error + Send + Sync>),
     /// The tensor library failed: out of memory, or a device fault.
     #[error("forward pass of the embedder: {0}")]
     Tensor(#[from] candle_core::Error),

@@ -10,6 +10,7 @@ use tracemill_data::parquet_io::{VectorWriter, read_batches};
 use tracemill_data::views::{Unit, View};
 use tracemill_models::embed::{BertEmbedder, BertSettings, CacheMap, Embedder, HashEmbedder, HashSettings};
 
+use crate::chat::OpenAiEmbedder;
 use crate::progress;
 use crate::run::{Draft, Report, Run, StageInput, StageSpec, write_atomically};
 use crate::settings::{EmbedSection, Settings, cache_dir, device};
@@ -52,7 +53,8 @@ pub fn open(section: &EmbedSection, device_name: &str) -> Result<Box<dyn Embedde
             let settings = BertSettings { max_tokens: section.max_tokens };
             Ok(Box::new(BertEmbedder::load(&folder, settings, &device(device_name)?)?))
         }
-        other => bail!("unknown embedder `{other}`; known: hash, minilm"),
+        "openai" => Ok(Box::new(OpenAiEmbedder::open(&section.openai).context("embed.openai")?)),
+        other => bail!("unknown embedder `{other}`; known: hash, minilm, openai"),
     }
 }
 

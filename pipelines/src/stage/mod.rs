@@ -10,6 +10,7 @@ pub mod explain;
 pub mod induce;
 pub mod ingest;
 pub mod label;
+pub mod ledger;
 pub mod memory;
 pub mod report;
 pub mod sample;
