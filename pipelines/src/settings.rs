@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use candle_core::Device;
 use serde::{Deserialize, Serialize};
+use tracemill_data::action::FrameName;
 use tracemill_data::adapters::AdapterOptions;
 use tracemill_data::views::SegmentSettings;
 use tracemill_models::cluster::Engine;
 use tracemill_models::multiview::{EncoderConfig, TrainConfig};
 use tracemill_models::skill::SkillSettings;
 
-use crate::chat::OpenAiSettings;
+use crate::chat::{ChatSettings, OpenAiSettings};
 use crate::config::InputSetting;
 
 /// Everything a run depends on.
@@ -39,6 +40,9 @@ pub struct Settings {
     pub memory: MemorySection,
     /// The page.
     pub report: ReportSection,
+    /// Execution feedback. Runs made before there was any have no such section.
+    #[serde(default)]
+    pub reward: RewardSection,
 }
 
 /// `[sample]`
@@ -109,6 +113,34 @@ impl Default for EmbedSection {
             max_tokens: 256,
             cache: false,
             openai: OpenAiSettings::default(),
+        }
+    }
+}
+
+/// `[reward]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RewardSection {
+    /// The rules: `paper`, `ces-code`, `swirl`, `gui-r1` or `odyssey`.
+    pub profile: String,
+    /// `lexical` (built in, for screens with elements) or `endpoint`.
+    pub executor: String,
+    /// What an endpoint's coordinates are: `px`, `norm` or `thousandths`.
+    pub coordinates: FrameName,
+    /// The server of `endpoint`.
+    pub endpoint: ChatSettings,
+    /// The frozen Coordinator of a State Tracker's reward.
+    pub coordinator: ChatSettings,
+}
+
+impl Default for RewardSection {
+    fn default() -> Self {
+        Self {
+            profile: "paper".to_owned(),
+            executor: "lexical".to_owned(),
+            coordinates: FrameName::Pixels,
+            endpoint: ChatSettings::default(),
+            coordinator: ChatSettings::default(),
         }
     }
 }

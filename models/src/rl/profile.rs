@@ -65,6 +65,9 @@ pub struct Profile {
     pub bad_format_is_empty: bool,
     /// Whether the State Tracker's reward has a format term (Eq. 18).
     pub tracker_format: bool,
+    /// Whether the executor of a State Tracker's reward gets all that the Coordinator wrote, or the
+    /// content of its answer.
+    pub tracker_passes_whole_output: bool,
     /// See [`PointRule`].
     pub point: PointRule,
     /// Whether a scroll's direction is compared.
@@ -83,6 +86,7 @@ const PAPER: Profile = Profile {
     format: FormatRule::Strict,
     bad_format_is_empty: false,
     tracker_format: true,
+    tracker_passes_whole_output: false,
     point: PointRule::BoxElseDistance,
     scroll_direction: true,
     text: TextRule::F1AboveHalf,
@@ -93,6 +97,7 @@ const CES_CODE: Profile = Profile {
     format: FormatRule::Released,
     bad_format_is_empty: true,
     tracker_format: false,
+    tracker_passes_whole_output: true,
     point: PointRule::BoxOrDistance,
     scroll_direction: false,
     text: TextRule::F1AboveHalfNotEmpty,

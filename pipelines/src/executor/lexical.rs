@@ -12,7 +12,8 @@ use tracemill_data::grammar::write_action;
 use tracemill_data::trace::Element;
 
 use super::ground::{Grounding, ground};
-use super::{Command, Reply};
+use super::{Command, Executor, Reply};
+use crate::chat::{ChatError, Outcome};
 
 /// The lexical executor.
 #[derive(Debug, Clone, Copy, Default)]
@@ -43,15 +44,20 @@ impl Lexical {
         let text = format!("<think>{why}</think><answer>{}</answer>", write_action(&action));
         Reply { text, ambiguous }
     }
+}
 
-    /// Carries out commands in parallel; replies come in their order.
-    pub fn execute_all(&self, commands: &[Command<'_>]) -> Vec<Reply> {
-        commands.par_iter().map(|command| self.execute(*command)).collect()
+impl Executor for Lexical {
+    fn name(&self) -> String {
+        Self::NAME.to_owned()
+    }
+
+    fn execute_all(&self, commands: &[Command<'_>]) -> Result<Vec<Outcome<Reply>>, ChatError> {
+        Ok(commands.par_iter().map(|command| Outcome::Reply(self.execute(*command))).collect())
     }
 }
 
 fn decide(command: Command<'_>) -> Decision {
-    let Command { instruction, screen } = command;
+    let Command { instruction, screen, image: _ } = command;
     let parsed = understood(instruction);
     let elements = &screen.elements;
     match parsed.verb {
@@ -223,7 +229,7 @@ mod tests {
     }
 
     fn answer(instruction: &str, screen: &Screen) -> (String, Vec<String>) {
-        let reply = Lexical.execute(Command { instruction, screen });
+        let reply = Lexical.execute(Command { instruction, screen, image: None });
         let answer = strict_answer(&reply.text).expect("the form is always right").to_owned();
         (answer, reply.ambiguous)
     }
@@ -279,7 +285,7 @@ mod tests {
             let labels: Vec<(&str, &str, &[&str])> =
                 labels.iter().map(|(r, t)| (r.as_str(), t.as_str(), [].as_slice())).collect();
             let screen = screen(&labels);
-            let reply = Lexical.execute(Command { instruction: &instruction, screen: &screen });
+            let reply = Lexical.execute(Command { instruction: &instruction, screen: &screen, image: None });
             let content = strict_answer(&reply.text).unwrap_or_default();
             prop_assert!(parse_action(content, FrameName::Pixels).is_ok(), "{}", reply.text);
         }

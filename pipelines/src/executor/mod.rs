@@ -2,15 +2,19 @@
 //!
 //! A reply is text, whoever wrote it, and is read by the same parser and scored by the same rules.
 
+mod endpoint;
 mod ground;
 mod lexical;
 mod phrasing;
 
+pub use endpoint::{Endpoint, messages, prompt_error};
 pub use ground::{Candidate, Grounding, ground};
 pub use lexical::Lexical;
 pub use phrasing::{Gesture, Phrasing, Worded, is_ambiguous, phrasings};
 
 use tracemill_data::trace::Screen;
+
+use crate::chat::{ChatError, Image, Outcome};
 
 /// What an executor is asked.
 #[derive(Debug, Clone, Copy)]
@@ -19,6 +23,20 @@ pub struct Command<'a> {
     pub instruction: &'a str,
     /// The screen it is to be carried out on.
     pub screen: &'a Screen,
+    /// Its picture, for executors that look.
+    pub image: Option<&'a Image>,
+}
+
+/// An executor that is not trained: it stays as it is while others learn from what it does.
+pub trait Executor: Send + Sync {
+    /// Name and version, for artifacts that depend on it.
+    fn name(&self) -> String;
+
+    /// Carries out commands; outcomes come in their order. A call that fails is an outcome.
+    ///
+    /// # Errors
+    /// What has to stop the stage: a ledger that fails, a miss in mode `strict`, too many failures.
+    fn execute_all(&self, commands: &[Command<'_>]) -> Result<Vec<Outcome<Reply>>, ChatError>;
 }
 
 /// What an executor answered.

@@ -190,7 +190,7 @@ fn evaluate(
     asked: Asked,
     profile: &Profile,
 ) -> Evaluated {
-    let reply = Lexical.execute(Command { instruction: &asked.instruction, screen });
+    let reply = Lexical.execute(Command { instruction: &asked.instruction, screen, image: None });
     let truth = step.truth();
     let outcome = score_reply(profile, &reply.text, &truth, screen.size.map(ScreenPixels::from));
     let touches = matches!(step.action.as_str(), "click" | "long_press" | "type");

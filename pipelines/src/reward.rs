@@ -1,0 +1,318 @@
+//! The reward of the high-level agents by execution (CES, section 4.3): an agent's output goes on to the
+//! frozen Executor, for the State Tracker by way of the frozen Coordinator, and the action that comes out
+//! is scored.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tracemill_data::action::{Action, FrameName, Position, ScreenSize};
+use tracemill_data::adapters::Input;
+use tracemill_data::artifact::{ScreenPixels, Truth};
+use tracemill_data::grammar::parse_action;
+use tracemill_data::prompt::{registry, screen_text};
+use tracemill_data::trace::{Element, Screen};
+use tracemill_models::rl::{AgentReward, Outcome, Profile, agent_reward, score_action, score_reply};
+
+use crate::chat::{BlockingClient, ChatError, Image, Outcome as Called};
+use crate::executor::{Command, Endpoint, Executor, Lexical, Reply, messages, prompt_error};
+use crate::settings::RewardSection;
+
+/// Whose output is rewarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AgentRole {
+    /// Its output is an atomic instruction.
+    Coordinator,
+    /// Its output is the state after the last step.
+    StateTracker,
+}
+
+/// One output to be rewarded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentRow {
+    /// Comes back with the reward.
+    #[serde(default)]
+    pub id: Value,
+    /// Whose output it is.
+    pub role: AgentRole,
+    /// The raw output, tags and all.
+    pub output: String,
+    /// The high-level instruction; the Coordinator is asked with it.
+    #[serde(default)]
+    pub task: String,
+    /// The screen on which the action is to be carried out.
+    #[serde(default)]
+    pub screen: RowScreen,
+    /// What should have been done on it.
+    pub truth: Truth,
+}
+
+/// A screen as a row gives it: with elements, a picture, or both.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RowScreen {
+    /// In pixels; 0 when not known.
+    pub width: u32,
+    /// In pixels; 0 when not known.
+    pub height: u32,
+    /// What it shows, as text.
+    pub elements: Vec<Element>,
+    /// The picture: a data URL, or a path below the folder given with `--images`.
+    pub image: Option<String>,
+}
+
+impl RowScreen {
+    fn size(&self) -> Option<ScreenSize> {
+        (self.width > 0 && self.height > 0)
+            .then_some(ScreenSize { width_px: self.width, height_px: self.height })
+    }
+}
+
+/// What an output earned, and everything that led to it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Rewarded {
+    /// The row's id.
+    pub id: Value,
+    /// `α1·format(output) + α2·executor`; absent when nothing can be said.
+    pub reward: Option<AgentReward>,
+    /// Score, abstention or error of the executed action.
+    #[serde(flatten)]
+    pub executed: Outcome,
+    /// What the frozen Coordinator said (State Tracker only).
+    pub coordinator: Option<String>,
+    /// The instruction that the executor got.
+    pub instruction: Option<String>,
+    /// The executor's raw reply.
+    pub reply: Option<String>,
+}
+
+/// Rewards outputs by a profile, an executor and, for State Trackers, a Coordinator.
+pub struct Rewarder {
+    profile: &'static Profile,
+    executor: Box<dyn Executor>,
+    coordinator: Option<BlockingClient>,
+    frame: FrameName,
+    images: Option<Input>,
+}
+
+impl Rewarder {
+    /// Opens what the settings name. Pictures are looked for below `images`.
+    ///
+    /// # Errors
+    /// An unknown profile or executor, endpoints that cannot work, a folder that is not there.
+    pub fn open(settings: &RewardSection, images: Option<&Path>) -> Result<Self> {
+        let executor: Box<dyn Executor> = match settings.executor.as_str() {
+            "lexical" => Box::new(Lexical),
+            "endpoint" => Box::new(Endpoint::open(&settings.endpoint).context("reward.endpoint")?),
+            other => bail!("reward.executor is `{other}`: give `lexical` or `endpoint`"),
+        };
+        let frame = if settings.executor == "lexical" { FrameName::Pixels } else { settings.coordinates };
+        let coordinator = match settings.coordinator.endpoints.is_empty() {
+            true => None,
+            false => Some(BlockingClient::open(&settings.coordinator).context("reward.coordinator")?),
+        };
+        let open = |dir: &Path| Input::new(dir).with_context(|| format!("--images {}", dir.display()));
+        Ok(Self {
+            profile: Profile::named(&settings.profile).map_err(anyhow::Error::msg)?,
+            executor,
+            coordinator,
+            frame,
+            images: images.map(open).transpose()?,
+        })
+    }
+
+    /// The rules.
+    pub fn profile(&self) -> &'static Profile {
+        self.profile
+    }
+
+    /// The executor's name and version.
+    pub fn executor_name(&self) -> String {
+        self.executor.name()
+    }
+
+    /// Rewards rows, in their order. A row whose call fails, or whose picture cannot be read, gets an
+    /// error of its own.
+    ///
+    /// # Errors
+    /// What has to stop the stage; see [`Executor::execute_all`].
+    pub fn reward_all(&self, rows: &[AgentRow]) -> Result<Vec<Rewarded>, ChatError> {
+        let mut progress: Vec<Progress> = rows.iter().map(|row| self.begin(row)).collect();
+        self.coordinate(rows, &mut progress)?;
+        self.execute(&mut progress)?;
+        Ok(rows.iter().zip(progress).map(|(row, p)| self.finish(row, p)).collect())
+    }
+
+    /// Reads a row's screen, and a Coordinator's instruction.
+    fn begin(&self, row: &AgentRow) -> Progress {
+        let screen =
+            Screen { size: row.screen.size(), elements: row.screen.elements.clone(), ..Screen::default() };
+        let mut progress = Progress { screen, ..Progress::default() };
+        match row.screen.image.as_deref().map(|image| self.image(image)) {
+            None => {}
+            Some(Ok(image)) => progress.image = Some(image),
+            Some(Err(e)) => progress.failed = Some(format!("screen.image: {e:#}")),
+        }
+        if row.role == AgentRole::Coordinator {
+            progress.instruct(self.profile.read(&row.output).1);
+        }
+        progress
+    }
+
+    fn image(&self, image: &str) -> Result<Image> {
+        if let Some((mime, data)) = image.strip_prefix("data:").and_then(|url| url.split_once(";base64,")) {
+            return Ok(Image::new(STANDARD.decode(data).context("not base64")?, mime));
+        }
+        let Some(input) = &self.images else {
+            bail!("`{image}` is a path: give the folder it lies in with --images, or send a data URL")
+        };
+        let path: PathBuf = input.inside(&input.root, image).map_err(anyhow::Error::msg)?;
+        let bytes = std::fs::read(&path).with_context(|| image.to_owned())?;
+        let is_jpeg =
+            path.extension().is_some_and(|e| e.eq_ignore_ascii_case("jpg") || e.eq_ignore_ascii_case("jpeg"));
+        Ok(Image::new(bytes, if is_jpeg { "image/jpeg" } else { "image/png" }))
+    }
+
+    /// Asks the frozen Coordinator with the states that Trackers wrote (Eq. 16).
+    fn coordinate(&self, rows: &[AgentRow], progress: &mut [Progress]) -> Result<(), ChatError> {
+        let wanting: Vec<usize> = (0..rows.len())
+            .filter(|&i| rows[i].role == AgentRole::StateTracker && progress[i].failed.is_none())
+            .collect();
+        let Some(client) = self.coordinator.as_ref().filter(|_| !wanting.is_empty()) else {
+            for i in wanting {
+                progress[i].failed = Some(
+                    "a State Tracker is rewarded through a Coordinator: set reward.coordinator.endpoints"
+                        .to_owned(),
+                );
+            }
+            return Ok(());
+        };
+        let mut requests = Vec::with_capacity(wanting.len());
+        for &i in &wanting {
+            let state = self.state_of(&rows[i].output);
+            let mut values = BTreeMap::from([("task", rows[i].task.clone()), ("state", state)]);
+            let name = match progress[i].image {
+                Some(_) => "coordinator",
+                None => {
+                    values.insert("screen", screen_text(&progress[i].screen.elements));
+                    "coordinator-text"
+                }
+            };
+            let prompt = registry().render(name, &values).map_err(|e| prompt_error(&e))?;
+            requests.push(client.request(messages(prompt, progress[i].image.as_ref())));
+        }
+        for (i, outcome) in wanting.into_iter().zip(client.call_all(&requests, |_, _| {})?) {
+            match outcome {
+                Called::Failed(error) => progress[i].failed = Some(format!("Coordinator: {error}")),
+                Called::Reply(reply) => {
+                    let passed = match self.profile.tracker_passes_whole_output {
+                        true => Some(reply.text.as_str()),
+                        false => self.profile.read(&reply.text).1,
+                    };
+                    progress[i].instruct(passed);
+                    progress[i].coordinator = Some(reply.text);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The state that a Tracker's output passes on: the content of its answer, or all of it where the
+    /// profile's Trackers write no tags.
+    fn state_of(&self, output: &str) -> String {
+        match self.profile.tracker_format {
+            true => self.profile.read(output).1.unwrap_or_default().trim().to_owned(),
+            false => output.trim().to_owned(),
+        }
+    }
+
+    fn execute(&self, progress: &mut [Progress]) -> Result<(), ChatError> {
+        let ready: Vec<usize> = (0..progress.len())
+            .filter(|&i| progress[i].failed.is_none() && progress[i].instruction.is_some())
+            .collect();
+        let commands: Vec<Command<'_>> = ready
+            .iter()
+            .map(|&i| Command {
+                instruction: progress[i].instruction.as_deref().unwrap_or_default(),
+                screen: &progress[i].screen,
+                image: progress[i].image.as_ref(),
+            })
+            .collect();
+        let outcomes = self.executor.execute_all(&commands)?;
+        for (i, outcome) in ready.into_iter().zip(outcomes) {
+            match outcome {
+                Called::Reply(Reply { text, .. }) => progress[i].reply = Some(text),
+                Called::Failed(error) => progress[i].failed = Some(format!("Executor: {error}")),
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&self, row: &AgentRow, progress: Progress) -> Rewarded {
+        let Progress { screen, failed, coordinator, instruction, reply, .. } = progress;
+        let pixels = screen.size.map(ScreenPixels::from);
+        let executed = match (failed, &reply) {
+            (Some(reason), _) => Outcome::Error { reason },
+            // No instruction is a reply without an action: it earns nothing, and only where there is a truth.
+            (None, None) => score_reply(self.profile, "", &row.truth, pixels),
+            (None, Some(reply)) => self.score(reply, &row.truth, screen.size),
+        };
+        let tracker = row.role == AgentRole::StateTracker;
+        let reward = agent_reward(self.profile, &row.output, tracker, &executed);
+        Rewarded { id: row.id.clone(), reward, executed, coordinator, instruction, reply }
+    }
+
+    /// Scores an executor's reply whose coordinates are in the executor's own frame.
+    fn score(&self, reply: &str, truth: &Truth, size: Option<ScreenSize>) -> Outcome {
+        let pixels = size.map(ScreenPixels::from);
+        if self.frame == FrameName::Pixels {
+            return score_reply(self.profile, reply, truth, pixels);
+        }
+        let (formed, content) = self.profile.read(reply);
+        match content.map(|content| parse_action(content, self.frame)) {
+            Some(Ok(parsed)) => match in_pixels(parsed.action, size) {
+                Some(action) => score_action(self.profile, &action, formed, truth, pixels),
+                None => Outcome::Error {
+                    reason: "the executor's coordinates are relative, and the row has no screen size"
+                        .to_owned(),
+                },
+            },
+            // What cannot be read has no coordinates either.
+            _ => score_reply(self.profile, reply, truth, pixels),
+        }
+    }
+}
+
+/// The action with its points in pixels; `None` when that needs a screen size that is not known.
+fn in_pixels(action: Action, size: Option<ScreenSize>) -> Option<Action> {
+    let convert = |p: Option<Position>| {
+        p.map(|p| p.to_pixels(size).map(Position::from)).map_or(Some(None), |p| p.map(Some))
+    };
+    Some(Action { point: convert(action.point)?, end: convert(action.end)?, ..action })
+}
+
+/// A row on its way.
+#[derive(Default)]
+struct Progress {
+    screen: Screen,
+    image: Option<Image>,
+    failed: Option<String>,
+    coordinator: Option<String>,
+    instruction: Option<String>,
+    reply: Option<String>,
+}
+
+impl Progress {
+    fn instruct(&mut self, content: Option<&str>) {
+        self.instruction = content.map(str::trim).filter(|c| !c.is_empty()).map(str::to_owned);
+    }
+}
+
+#[cfg(test)]
+#[path = "reward_tests.rs"]
+mod tests;

@@ -1,0 +1,88 @@
+use serde_json::json;
+
+use super::*;
+
+fn rewarder(profile: &str) -> Rewarder {
+    let settings = RewardSection { profile: profile.to_owned(), ..RewardSection::default() };
+    Rewarder::open(&settings, None).expect("opens")
+}
+
+fn row(role: &str, output: &str) -> AgentRow {
+    let elements = json!([
+        {"id": "0", "role": "button", "text": "New Timer", "states": [], "bbox": null},
+        {"id": "1", "role": "button", "text": "Settings", "states": [], "bbox": null},
+    ]);
+    let row = json!({
+        "id": 7, "role": role, "output": output, "task": "Open the settings",
+        "screen": {"width": 0, "height": 0, "elements": elements},
+        "truth": {"action": "click", "element": "1"},
+    });
+    serde_json::from_value(row).expect("a row")
+}
+
+fn total(profile: &str, output: &str) -> Option<f64> {
+    let rewarded = rewarder(profile).reward_all(&[row("coordinator", output)]).expect("rewarded");
+    rewarded[0].reward.as_ref().map(|r| r.total)
+}
+
+#[test]
+fn a_coordinator_is_paid_for_what_its_instruction_leads_to() {
+    assert_eq!(total("paper", "<think>a</think><answer>Tap 'Settings'</answer>"), Some(1.0));
+    assert_eq!(total("paper", "Tap 'Settings'"), Some(0.9), "no form, and the right action");
+    let wrong = total("paper", "<think>a</think><answer>Tap 'New Timer'</answer>").expect("a score");
+    assert!((wrong - 0.28).abs() < 1e-9, "form and type: {wrong}");
+    assert_eq!(total("paper", "<think>a</think><answer></answer>"), Some(0.1));
+    assert_eq!(total("ces-code", "<think>a</think> <answer>Tap 'Settings'</answer>"), Some(0.0));
+}
+
+#[test]
+fn everything_that_led_to_a_reward_comes_with_it() {
+    let output = "<think>a</think><answer>Tap 'Settings'</answer>";
+    let rewarded = &rewarder("paper").reward_all(&[row("coordinator", output)]).expect("rewarded")[0];
+    assert_eq!(rewarded.id, json!(7));
+    assert_eq!(rewarded.instruction.as_deref(), Some("Tap 'Settings'"));
+    assert_eq!(
+        rewarded.reply.as_deref(),
+        Some("<think>button 1 \"Settings\" fits.</think><answer>click(element='1')</answer>")
+    );
+    let json = serde_json::to_value(rewarded).expect("serialises");
+    assert_eq!((&json["outcome"], &json["executor"]), (&json!("score"), &json!(1.0)));
+}
+
+#[test]
+fn a_tracker_without_a_coordinator_and_a_picture_without_a_folder_are_errors_of_their_own() {
+    let mut pictured = row("coordinator", "Tap 'Settings'");
+    pictured.screen.image = Some("a.png".to_owned());
+    let rows = [row("state-tracker", "s"), pictured, row("coordinator", "Tap 'Settings'")];
+    let rewarded = rewarder("paper").reward_all(&rows).expect("rewarded");
+    let reasons: Vec<String> = rewarded
+        .iter()
+        .map(|r| match &r.executed {
+            Outcome::Error { reason } => reason.clone(),
+            other => format!("{other:?}"),
+        })
+        .collect();
+    assert!(reasons[0].contains("reward.coordinator.endpoints"), "{}", reasons[0]);
+    assert!(reasons[1].contains("--images"), "{}", reasons[1]);
+    assert!(rewarded[0].reward.is_none() && rewarded[1].reward.is_none());
+    assert_eq!(rewarded[2].reward.as_ref().map(|r| r.total), Some(0.9));
+}
+
+#[test]
+fn relative_coordinates_become_pixels_before_they_are_scored() {
+    let size = Some(ScreenSize { width_px: 1000, height_px: 2000 });
+    let truth: Truth =
+        serde_json::from_value(json!({"action": "click", "bbox": [400, 900, 600, 1100]})).expect("a truth");
+    let mut rewarder = rewarder("paper");
+    for (frame, reply, right) in [
+        (FrameName::Thousandths, "click(point='(500, 500)')", true),
+        (FrameName::Normalized, "click(point='(0.5, 0.5)')", true),
+        (FrameName::Pixels, "click(point='(500, 500)')", false),
+    ] {
+        rewarder.frame = frame;
+        let score = rewarder.score(reply, &truth, size);
+        assert_eq!(score.score().map(|s| s.param > 0.0), Some(right), "{reply}");
+    }
+    rewarder.frame = FrameName::Thousandths;
+    assert!(matches!(rewarder.score("click(point='(1, 1)')", &truth, None), Outcome::Error { .. }));
+}
