@@ -50,6 +50,13 @@ enum Command {
     },
     /// Score stored replies of an executor by a profile, or compare two profiles.
     Score(ScoreArgs),
+    /// Reward outputs of a Coordinator or State Tracker through the frozen Executor.
+    Reward(RewardArgs),
+    /// Serve scores and rewards over HTTP.
+    Serve {
+        #[command(subcommand)]
+        command: ServeCommand,
+    },
     /// Walk from a skill, a subgroup, a unit or an episode back to its source records.
     Explain(ExplainArgs),
     /// Look into a ledger of model calls.
@@ -304,6 +311,44 @@ enum ScoreCommand {
     Diff(ScoreDiffArgs),
 }
 
+/// Arguments of `reward`.
+#[derive(Debug, Args)]
+pub struct RewardArgs {
+    /// Outputs (JSON lines): id, role, output, task, screen, truth.
+    #[arg(long, value_name = "OUTPUTS.jsonl")]
+    pub input: PathBuf,
+    /// Where rewards go, a line for each output.
+    #[arg(long, value_name = "REWARDS.jsonl")]
+    pub out: PathBuf,
+    /// Folder that the rows' screenshots lie in.
+    #[arg(long, value_name = "DIR")]
+    pub images: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Subcommand)]
+enum ServeCommand {
+    /// POST /reward and /score, each with a batch of rows; GET /health.
+    Reward(ServeRewardArgs),
+}
+
+/// Arguments of `serve reward`.
+#[derive(Debug, Args)]
+pub struct ServeRewardArgs {
+    /// Address to listen at.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8765")]
+    pub addr: std::net::SocketAddr,
+    /// The rules, instead of the setting `reward.profile`.
+    #[arg(long, value_name = "P")]
+    pub profile: Option<String>,
+    /// Folder that the rows' screenshots lie in.
+    #[arg(long, value_name = "DIR")]
+    pub images: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
 /// Arguments of `score diff`.
 #[derive(Debug, Args)]
 pub struct ScoreDiffArgs {
@@ -362,6 +407,10 @@ impl Cli {
                 stage::score::diff(&args)
             }
             Command::Score(args) => stage::score::run(&args),
+            Command::Reward(args) => stage::reward::run(&args.common.settings()?, &args),
+            Command::Serve { command: ServeCommand::Reward(args) } => {
+                stage::serve::reward(&args.common.settings()?, &args)
+            }
             Command::Explain(args) => stage::explain::run(&args),
             Command::Ledger(args) => stage::ledger::run(&args),
             Command::Report(args) => one_stage(&args, stage::report::run),

@@ -13,5 +13,7 @@ pub mod label;
 pub mod ledger;
 pub mod memory;
 pub mod report;
+pub mod reward;
 pub mod sample;
 pub mod score;
+pub mod serve;

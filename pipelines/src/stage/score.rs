@@ -58,7 +58,7 @@ impl Row<'_> {
 
 /// A row of the output. Every input line gives one, in order; only a score has numbers.
 #[derive(Serialize)]
-struct Scored<'a> {
+pub(super) struct Scored<'a> {
     id: Option<&'a RawValue>,
     outcome: &'static str,
     total: Option<f64>,
@@ -76,7 +76,7 @@ struct Scored<'a> {
 }
 
 impl<'a> Scored<'a> {
-    fn new(id: Option<&'a RawValue>, line: u64, profile: &Profile, outcome: &'a Outcome) -> Self {
+    pub(super) fn new(id: Option<&'a RawValue>, line: u64, profile: &Profile, outcome: &'a Outcome) -> Self {
         let score = outcome.score();
         let term = |f: fn(&Score) -> f64| score.map(f);
         let reason = match outcome {
