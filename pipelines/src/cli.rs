@@ -57,6 +57,8 @@ enum Command {
         #[command(subcommand)]
         command: ServeCommand,
     },
+    /// Check the endpoints of the settings, and a pool of tasks, before hours are spent on them.
+    Doctor(DoctorArgs),
     /// Walk from a skill, a subgroup, a unit or an episode back to its source records.
     Explain(ExplainArgs),
     /// Look into a ledger of model calls.
@@ -238,7 +240,7 @@ enum EvalCommand {
 /// Arguments of `eval actions`.
 #[derive(Debug, Args)]
 pub struct ActionsEvalArgs {
-    /// A run with traces: the lexical executor acts on its steps' elements.
+    /// A run with traces: the executor of the settings (`lexical` by default) acts on its steps.
     #[arg(long, value_name = "R", conflicts_with = "input")]
     pub run: Option<PathBuf>,
     /// Stored replies (JSON lines): rows as `score` reads them, with `episode` and `app`.
@@ -250,6 +252,9 @@ pub struct ActionsEvalArgs {
     /// The rules: paper, ces-code, swirl, gui-r1 or odyssey.
     #[arg(long, value_name = "P", default_value = "paper")]
     pub profile: String,
+    /// Folder of the run's screenshots, for an executor that looks.
+    #[arg(long, value_name = "DIR", requires = "run")]
+    pub images: Option<PathBuf>,
     /// Bootstrap resamples over episodes.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub resamples: u32,
@@ -259,6 +264,8 @@ pub struct ActionsEvalArgs {
     /// JSON instead of tables.
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    common: Common,
 }
 
 /// Arguments of `eval sample`.
@@ -309,6 +316,25 @@ pub struct ScoreArgs {
 enum ScoreCommand {
     /// Re-score stored replies under another profile and show where the two disagree.
     Diff(ScoreDiffArgs),
+}
+
+/// Arguments of `doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// A pool (JSON lines): role, task, screen, truth, and the `outputs` of a group.
+    #[arg(long, value_name = "POOL.jsonl")]
+    pub input: Option<PathBuf>,
+    /// How many prompts of the pool are tried.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub prompts: usize,
+    /// Folder that the rows' screenshots lie in.
+    #[arg(long, value_name = "DIR")]
+    pub images: Option<PathBuf>,
+    /// JSON instead of a table.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    common: Common,
 }
 
 /// Arguments of `reward`.
@@ -401,12 +427,15 @@ impl Cli {
             Command::Eval { command: EvalCommand::Encoder(args) } => {
                 stage::eval::encoder(&args.common.settings()?, &args)
             }
-            Command::Eval { command: EvalCommand::Actions(args) } => stage::eval_actions::run(&args),
+            Command::Eval { command: EvalCommand::Actions(args) } => {
+                stage::eval_actions::run(&args.common.settings()?, &args)
+            }
             Command::Eval { command: EvalCommand::Sample(args) } => stage::eval_sample::run(&args),
             Command::Score(ScoreArgs { command: Some(ScoreCommand::Diff(args)), .. }) => {
                 stage::score::diff(&args)
             }
             Command::Score(args) => stage::score::run(&args),
+            Command::Doctor(args) => stage::doctor::run(&args.common.settings()?, &args),
             Command::Reward(args) => stage::reward::run(&args.common.settings()?, &args),
             Command::Serve { command: ServeCommand::Reward(args) } => {
                 stage::serve::reward(&args.common.settings()?, &args)

@@ -131,6 +131,11 @@ impl Rewarder {
         self.profile
     }
 
+    /// What the executor's coordinates are.
+    pub fn frame(&self) -> FrameName {
+        self.frame
+    }
+
     /// The executor's name and version.
     pub fn executor_name(&self) -> String {
         self.executor.name()
@@ -148,23 +153,29 @@ impl Rewarder {
         Ok(rows.iter().zip(progress).map(|(row, p)| self.finish(row, p)).collect())
     }
 
-    /// Reads a row's screen, and a Coordinator's instruction.
-    fn begin(&self, row: &AgentRow) -> Progress {
-        let screen =
-            Screen { size: row.screen.size(), elements: row.screen.elements.clone(), ..Screen::default() };
-        let mut progress = Progress { screen, ..Progress::default() };
-        match row.screen.image.as_deref().map(|image| self.image(image)) {
-            None => {}
-            Some(Ok(image)) => progress.image = Some(image),
-            Some(Err(e)) => progress.failed = Some(format!("screen.image: {e:#}")),
-        }
-        if row.role == AgentRole::Coordinator {
-            progress.instruct(self.profile.read(&row.output).1);
-        }
-        progress
+    /// Has the executor carry out commands, and scores what comes back against `truths`.
+    ///
+    /// # Errors
+    /// Those of [`Rewarder::reward_all`].
+    pub fn act(
+        &self,
+        commands: &[Command<'_>],
+        truths: &[Truth],
+    ) -> Result<Vec<(Outcome, Option<Reply>)>, ChatError> {
+        let outcomes = self.executor.execute_all(commands)?;
+        let scored =
+            outcomes.into_iter().zip(commands).zip(truths).map(|((outcome, command), truth)| match outcome {
+                Called::Reply(reply) => (self.score(&reply.text, truth, command.screen.size), Some(reply)),
+                Called::Failed(error) => (Outcome::Error { reason: error.to_string() }, None),
+            });
+        Ok(scored.collect())
     }
 
-    fn image(&self, image: &str) -> Result<Image> {
+    /// The picture at a path below the folder of pictures, or in a data URL.
+    ///
+    /// # Errors
+    /// When there is no such folder or file, or the path leaves the folder.
+    pub fn picture(&self, image: &str) -> Result<Image> {
         if let Some((mime, data)) = image.strip_prefix("data:").and_then(|url| url.split_once(";base64,")) {
             return Ok(Image::new(STANDARD.decode(data).context("not base64")?, mime));
         }
@@ -176,6 +187,22 @@ impl Rewarder {
         let is_jpeg =
             path.extension().is_some_and(|e| e.eq_ignore_ascii_case("jpg") || e.eq_ignore_ascii_case("jpeg"));
         Ok(Image::new(bytes, if is_jpeg { "image/jpeg" } else { "image/png" }))
+    }
+
+    /// Reads a row's screen, and a Coordinator's instruction.
+    fn begin(&self, row: &AgentRow) -> Progress {
+        let screen =
+            Screen { size: row.screen.size(), elements: row.screen.elements.clone(), ..Screen::default() };
+        let mut progress = Progress { screen, ..Progress::default() };
+        match row.screen.image.as_deref().map(|image| self.picture(image)) {
+            None => {}
+            Some(Ok(image)) => progress.image = Some(image),
+            Some(Err(e)) => progress.failed = Some(format!("screen.image: {e:#}")),
+        }
+        if row.role == AgentRole::Coordinator {
+            progress.instruct(self.profile.read(&row.output).1);
+        }
+        progress
     }
 
     /// Asks the frozen Coordinator with the states that Trackers wrote (Eq. 16).

@@ -1,5 +1,4 @@
-//! `eval actions`: Type, GR and SR (CES, section 5.1) of stored replies, or of the lexical executor on a
-//! run's steps; by application, action type and episode length, with bootstrap intervals.
+//! `eval actions`: Type, GR and SR (CES, section 5.1) of stored replies, or of an executor on a run's steps; by application, action type and episode length, with bootstrap intervals.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,16 +9,19 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use serde_json::json;
 use tracemill_data::action::Verb;
-use tracemill_data::artifact::{ScreenPixels, Truth};
+use tracemill_data::artifact::Truth;
 use tracemill_data::grammar::vocabulary;
 use tracemill_data::trace::{EpisodeRow, Screen, StepRow, read_episodes};
 use tracemill_models::metrics::{ActionMetrics, Rate, StepScore, action_metrics};
-use tracemill_models::rl::{Outcome, Profile, score_reply};
+use tracemill_models::rl::{Outcome, Profile};
 
 use super::score::{Row, for_each_row};
+use crate::chat::Image;
 use crate::cli::ActionsEvalArgs;
-use crate::executor::{Command, Gesture, Lexical, Phrasing, is_ambiguous, phrasings};
+use crate::executor::{Command, Gesture, Phrasing, Reply, is_ambiguous, phrasings};
+use crate::reward::Rewarder;
 use crate::run::{Run, write_json};
+use crate::settings::{RewardSection, Settings};
 use crate::table::{self, Table};
 
 /// One evaluated step.
@@ -44,19 +46,22 @@ struct Evaluated {
     outcome: Outcome,
 }
 
-/// Evaluates stored replies (`--input`) or the lexical executor on a run (`--run`).
+/// Evaluates stored replies (`--input`), or the executor of the settings on a run (`--run`).
 ///
 /// # Errors
 /// An unknown profile, missing traces, rows that cannot be read, nothing to evaluate.
-pub fn run(args: &ActionsEvalArgs) -> Result<()> {
+pub fn run(settings: &Settings, args: &ActionsEvalArgs) -> Result<()> {
     let profile = Profile::named(&args.profile).map_err(anyhow::Error::msg)?;
     let (rows, folder, executor) = match (&args.input, &args.run) {
-        (Some(input), _) => (stored(input, profile)?, input.with_extension("eval"), "stored"),
+        (Some(input), _) => (stored(input, profile)?, input.with_extension("eval"), "stored".to_owned()),
         (None, Some(dir)) => {
             let run = Run::existing(dir)?;
-            (executed(&run, profile, args.phrasings)?, run.path("eval"), Lexical::NAME)
+            let section = RewardSection { profile: args.profile.clone(), ..settings.reward.clone() };
+            let rewarder = Rewarder::open(&section, args.images.as_deref())?;
+            let rows = executed(&run, &rewarder, args.phrasings, args.images.is_some())?;
+            (rows, run.path("eval"), rewarder.executor_name())
         }
-        (None, None) => bail!("give --run R (the lexical executor on its steps) or --input rows.jsonl"),
+        (None, None) => bail!("give --run R (an executor on its steps) or --input rows.jsonl"),
     };
     if rows.iter().all(|row| row.outcome.score().is_none()) {
         bail!("no step could be scored: the steps need elements or boxes, and instructions (or --phrasings)");
@@ -129,21 +134,46 @@ fn verb_name(truth: &Truth) -> &str {
     vocabulary().meaning(&truth.action).map_or(truth.action.as_str(), |m| m.verb.name())
 }
 
-/// The lexical executor on every step with elements that has, or can be given, an instruction.
-fn executed(run: &Run, profile: &Profile, worded: bool) -> Result<Vec<Evaluated>> {
+/// Steps that are executed at a time: enough to keep several endpoints busy.
+const BATCH: usize = 2_048;
+
+/// The executor on every step that shows something and has, or can be given, an instruction.
+fn executed(run: &Run, rewarder: &Rewarder, worded: bool, pictures: bool) -> Result<Vec<Evaluated>> {
     run.require("traces/steps.parquet", "ingest")?;
     let phrasings = if worded { phrasings()? } else { Vec::new() };
-    let mut rows = Vec::new();
+    let (mut rows, mut waiting) = (Vec::new(), Vec::new());
     for episode in read_episodes(&run.path("traces"))? {
         let (episode, steps) = episode?;
-        for step in steps.iter().filter(|s| !s.elements.is_empty()) {
+        for step in &steps {
             let screen = step.screen();
+            let shown = screen.screenshot.as_deref().filter(|_| pictures && screen.screenshot_found);
+            let picture = shown.map(|path| rewarder.picture(path)).transpose()?;
+            if screen.elements.is_empty() && picture.is_none() {
+                continue;
+            }
             for asked in instructions(step, &screen, &phrasings)? {
-                rows.push(evaluate(&episode, step, &screen, asked, profile));
+                waiting.push(Waiting {
+                    truth: step.truth(),
+                    row: blank(&episode, step, asked),
+                    screen: screen.clone(),
+                    picture: picture.clone(),
+                });
             }
         }
+        if waiting.len() >= BATCH {
+            rows.extend(evaluate(rewarder, std::mem::take(&mut waiting))?);
+        }
     }
+    rows.extend(evaluate(rewarder, waiting)?);
     Ok(rows)
+}
+
+/// A step that is to be executed.
+struct Waiting {
+    row: Evaluated,
+    truth: Truth,
+    screen: Screen,
+    picture: Option<Image>,
 }
 
 /// An instruction, and what is known of it.
@@ -183,21 +213,8 @@ fn instructions(step: &StepRow, screen: &Screen, phrasings: &[Phrasing]) -> Resu
     Ok(asked)
 }
 
-fn evaluate(
-    episode: &EpisodeRow,
-    step: &StepRow,
-    screen: &Screen,
-    asked: Asked,
-    profile: &Profile,
-) -> Evaluated {
-    let reply = Lexical.execute(Command { instruction: &asked.instruction, screen, image: None });
-    let truth = step.truth();
-    let outcome = score_reply(profile, &reply.text, &truth, screen.size.map(ScreenPixels::from));
-    let touches = matches!(step.action.as_str(), "click" | "long_press" | "type");
-    let element_right = truth.element.as_ref().filter(|_| touches).map(|wanted| {
-        let call = format!("element='{wanted}'");
-        outcome.score().and_then(|s| s.parsed.as_ref()).is_some_and(|parsed| parsed.contains(&call))
-    });
+/// A row before it is executed.
+fn blank(episode: &EpisodeRow, step: &StepRow, asked: Asked) -> Evaluated {
     Evaluated {
         id: format!("{}#{}", step.episode_id, step.step),
         episode: step.episode_id.clone(),
@@ -205,12 +222,33 @@ fn evaluate(
         action: step.action.clone(),
         phrasing: asked.phrasing,
         ambiguous: asked.ambiguous,
-        said_ambiguous: !reply.ambiguous.is_empty(),
+        said_ambiguous: false,
         instruction: asked.instruction,
-        reply: reply.text,
-        element_right,
-        outcome,
+        reply: String::new(),
+        element_right: None,
+        outcome: Outcome::Abstain { reason: String::new() },
     }
+}
+
+fn evaluate(rewarder: &Rewarder, waiting: Vec<Waiting>) -> Result<Vec<Evaluated>> {
+    let commands: Vec<Command<'_>> = waiting
+        .iter()
+        .map(|w| Command { instruction: &w.row.instruction, screen: &w.screen, image: w.picture.as_ref() })
+        .collect();
+    let truths: Vec<Truth> = waiting.iter().map(|w| w.truth.clone()).collect();
+    let done = rewarder.act(&commands, &truths)?;
+    Ok(waiting.into_iter().zip(done).map(|(w, (outcome, reply))| filled(w, outcome, reply)).collect())
+}
+
+fn filled(waiting: Waiting, outcome: Outcome, reply: Option<Reply>) -> Evaluated {
+    let Waiting { row, truth, .. } = waiting;
+    let touches = matches!(row.action.as_str(), "click" | "long_press" | "type");
+    let element_right = truth.element.as_ref().filter(|_| touches).map(|wanted| {
+        let call = format!("element='{wanted}'");
+        outcome.score().and_then(|s| s.parsed.as_ref()).is_some_and(|parsed| parsed.contains(&call))
+    });
+    let (reply, said_ambiguous) = reply.map(|r| (r.text, !r.ambiguous.is_empty())).unwrap_or_default();
+    Evaluated { reply, said_ambiguous, element_right, outcome, ..row }
 }
 
 /// One line of the table.

@@ -1,6 +1,7 @@
 //! One file for each subcommand. A stage is `fn run(&Settings, &Run) -> Result<Report>`.
 
 pub mod cluster;
+pub mod doctor;
 pub mod embed;
 pub mod encode;
 pub mod eval;
