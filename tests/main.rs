@@ -1,5 +1,7 @@
 //! The integration binary: what users do, on files.
 
+/// Scores, rewards and the lexical executor.
+mod feedback;
 /// `run`: the demo, resume, determinism.
 mod flow;
 /// The commands that the README shows.

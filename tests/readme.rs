@@ -51,6 +51,20 @@ fn the_stages_work_one_by_one() {
 }
 
 #[test]
+fn execution_feedback_works_on_the_examples() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let examples = dir.path().join("examples");
+    std::fs::create_dir(&examples).expect("a folder");
+    for file in std::fs::read_dir(root().join("examples")).expect("examples") {
+        let file = file.expect("a file");
+        std::fs::copy(file.path(), examples.join(file.file_name())).expect("copied");
+    }
+    for words in commands("feedback") {
+        run(dir.path(), &words);
+    }
+}
+
+#[test]
 fn the_two_commands_name_things_that_exist() {
     let readme = std::fs::read_to_string(root().join("README.md")).expect("README.md");
     for path in ["scripts/setup.sh", "scripts/fetch-models.sh", "ARCHITECTURE.md", "CHANGELOG.md", "LOG.md"] {
