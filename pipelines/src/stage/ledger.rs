@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::chat::{Key, Ledger, Outcome, Record, Reply, Request, default_ledger_dir};
+use crate::chat::{Key, Ledger, Outcome, Part, Record, Reply, Request, default_ledger_dir};
 use crate::table::{self, Table};
 
 /// Arguments of `ledger`.
@@ -170,8 +170,8 @@ fn request_text(request: &Request) -> String {
                 text.push_str(&format!("{:?}:\n", message.role).to_lowercase());
                 for part in &message.parts {
                     match part {
-                        crate::chat::Part::Text(t) => text.push_str(&format!("{t}\n")),
-                        crate::chat::Part::Image(image) => text.push_str(&format!("{image:?}\n")),
+                        Part::Text(t) => text.push_str(&format!("{t}\n")),
+                        Part::Image(image) => text.push_str(&format!("{image:?}\n")),
                     }
                 }
                 text.push('\n');
@@ -227,8 +227,7 @@ fn verify(ledger: &Ledger, as_json: bool) -> Result<()> {
         let report = json!({ "records": records, "requests": ledger.len(), "damage": damage });
         table::print(&serde_json::to_string_pretty(&report)?);
     } else {
-        let mut text: String =
-            damage.iter().map(|d| format!("{}\n", ledger.dir().join(d.to_string()).display())).collect();
+        let mut text: String = damage.iter().map(|d| format!("{}/{d}\n", ledger.dir().display())).collect();
         text.push_str(&format!(
             "{} records of {} requests; {} damaged lines",
             count(records as u64),
