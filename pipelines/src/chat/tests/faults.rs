@@ -205,7 +205,6 @@ fn a_length_limit_and_an_empty_reply_are_replies() {
 #[test]
 fn modes_call_record_and_replay() {
     let server = Server::start(|call| match (call.text(), call.attempt) {
-        ("bad", _) => Answer::status(400),
         ("once bad", 1) => Answer::status(400),
         (text, attempt) => Answer::Text(format!("{text} {attempt}")),
     });
