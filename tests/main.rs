@@ -4,6 +4,8 @@
 mod feedback;
 /// `run`: the demo, resume, determinism.
 mod flow;
+/// `ledger`, and the settings of the `openai` embedder.
+mod ledger;
 /// The commands that the README shows.
 mod readme;
 /// Real data, where it lies beside the checkout.

@@ -4,6 +4,9 @@
 //! to a segment of its own, which nobody else writes to, so any number of processes may record at once; each record is
 //! one write of one whole line. A reader takes the segments in the order of their names and the lines in order: of
 //! several records of a request the last one counts, but a reply is never replaced by a failure.
+//!
+//! A process that is killed loses at most the line that it was writing. Writes are left to the operating system's cache:
+//! what a power failure damages is found by the lines' checks, reported, and asked again in mode `record`.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -128,21 +131,17 @@ impl Ledger {
         for segment in 0..state.segments.len() {
             let name = state.segments[segment].clone();
             let path = dir.join(&name);
-            scan(&path, |line| match line.bytes.map(|bytes| (bytes.len(), from_line::<Head>(bytes))) {
-                Some((bytes, Ok(head))) => {
-                    let is_reply = matches!(head.outcome, OutcomeHead::Reply(_));
-                    state.insert(head.key, Place { segment, offset: line.offset, bytes, is_reply });
-                }
-                Some((_, Err(reason))) => {
-                    damage.push(Damage {
-                        segment: name.clone(),
-                        line: line.number,
-                        problem: Problem::Corrupt(reason),
-                    });
-                }
-                None => {
-                    damage.push(Damage { segment: name.clone(), line: line.number, problem: Problem::Torn })
-                }
+            scan(&path, |line| {
+                let problem = match line.bytes.map(|bytes| (bytes.len(), from_line::<Head>(bytes))) {
+                    Some((bytes, Ok(head))) => {
+                        let is_reply = matches!(head.outcome, OutcomeHead::Reply(_));
+                        return state
+                            .insert(head.key, Place { segment, offset: line.offset, bytes, is_reply });
+                    }
+                    Some((_, Err(reason))) => Problem::Corrupt(reason),
+                    None => Problem::Torn,
+                };
+                damage.push(Damage { segment: name.clone(), line: line.number, problem });
             })
             .map_err(io_error(&path))?;
         }

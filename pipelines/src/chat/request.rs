@@ -87,7 +87,7 @@ pub struct Sampling {
     pub top_p: f64,
     /// Longest reply, in tokens.
     pub max_tokens: u32,
-    /// Seed; replica `r` is sent `seed + r`. Some servers ignore it: see [`super::probe`].
+    /// Seed; replica `r` is sent `seed + r`. Some servers ignore it: see [`super::probe()`].
     pub seed: Option<u64>,
     /// Texts at which generation ends.
     pub stop: Vec<String>,

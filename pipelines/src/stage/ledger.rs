@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::chat::{Key, Ledger, Outcome, Record, Reply, Request, default_ledger_dir};
+use crate::chat::{Key, Ledger, Outcome, Part, Record, Reply, Request, Usage, default_ledger_dir};
 use crate::table::{self, Table};
 
 /// Arguments of `ledger`.
@@ -85,7 +85,7 @@ impl Summary {
     fn of(record: &Record) -> Self {
         let usage = match &record.outcome {
             Outcome::Reply(Reply::Chat(reply)) => reply.usage.unwrap_or_default(),
-            _ => Default::default(),
+            _ => Usage::default(),
         };
         Self {
             key: record.key,
@@ -170,8 +170,8 @@ fn request_text(request: &Request) -> String {
                 text.push_str(&format!("{:?}:\n", message.role).to_lowercase());
                 for part in &message.parts {
                     match part {
-                        crate::chat::Part::Text(t) => text.push_str(&format!("{t}\n")),
-                        crate::chat::Part::Image(image) => text.push_str(&format!("{image:?}\n")),
+                        Part::Text(t) => text.push_str(&format!("{t}\n")),
+                        Part::Image(image) => text.push_str(&format!("{image:?}\n")),
                     }
                 }
                 text.push('\n');
@@ -227,15 +227,11 @@ fn verify(ledger: &Ledger, as_json: bool) -> Result<()> {
         let report = json!({ "records": records, "requests": ledger.len(), "damage": damage });
         table::print(&serde_json::to_string_pretty(&report)?);
     } else {
-        let mut text: String =
-            damage.iter().map(|d| format!("{}\n", ledger.dir().join(d.to_string()).display())).collect();
-        text.push_str(&format!(
-            "{} records of {} requests; {} damaged lines",
-            count(records as u64),
-            count(ledger.len() as u64),
-            damage.len()
-        ));
-        table::print(&text);
+        let dir = ledger.dir().display();
+        let mut lines: Vec<String> = damage.iter().map(|d| format!("{dir}/{d}")).collect();
+        let (all, requests) = (count(records as u64), count(ledger.len() as u64));
+        lines.push(format!("{all} records of {requests} requests; {} damaged lines", damage.len()));
+        table::print(&lines.join("\n"));
     }
     if !damage.is_empty() {
         bail!(
