@@ -14,12 +14,11 @@ use tracemill_data::action::{Action, FrameName, Position, ScreenSize};
 use tracemill_data::adapters::Input;
 use tracemill_data::artifact::{ScreenPixels, Truth};
 use tracemill_data::grammar::parse_action;
-use tracemill_data::prompt::{registry, screen_text};
 use tracemill_data::trace::{Element, Screen};
 use tracemill_models::rl::{AgentReward, Outcome, Profile, agent_reward, score_action, score_reply};
 
 use crate::chat::{BlockingClient, ChatError, Image, Outcome as Called};
-use crate::executor::{Command, Endpoint, Executor, Lexical, Reply, messages, prompt_error};
+use crate::executor::{Command, Endpoint, Executor, Lexical, Reply, ask};
 use crate::settings::RewardSection;
 
 /// Whose output is rewarded.
@@ -97,6 +96,7 @@ pub struct Rewarder {
     executor: Box<dyn Executor>,
     coordinator: Option<BlockingClient>,
     frame: FrameName,
+    max_tokens: u32,
     images: Option<Input>,
 }
 
@@ -108,20 +108,22 @@ impl Rewarder {
     pub fn open(settings: &RewardSection, images: Option<&Path>) -> Result<Self> {
         let executor: Box<dyn Executor> = match settings.executor.as_str() {
             "lexical" => Box::new(Lexical),
-            "endpoint" => Box::new(Endpoint::open(&settings.endpoint).context("reward.endpoint")?),
+            "endpoint" => {
+                Box::new(Endpoint::open(&settings.endpoint, settings.max_tokens).context("reward.endpoint")?)
+            }
             other => bail!("reward.executor is `{other}`: give `lexical` or `endpoint`"),
         };
         let frame = if settings.executor == "lexical" { FrameName::Pixels } else { settings.coordinates };
-        let coordinator = match settings.coordinator.endpoints.is_empty() {
-            true => None,
-            false => Some(BlockingClient::open(&settings.coordinator).context("reward.coordinator")?),
-        };
+        let coordinator = (!settings.coordinator.endpoints.is_empty())
+            .then(|| BlockingClient::open(&settings.coordinator).context("reward.coordinator"))
+            .transpose()?;
         let open = |dir: &Path| Input::new(dir).with_context(|| format!("--images {}", dir.display()));
         Ok(Self {
             profile: Profile::named(&settings.profile).map_err(anyhow::Error::msg)?,
             executor,
             coordinator,
             frame,
+            max_tokens: settings.max_tokens,
             images: images.map(open).transpose()?,
         })
     }
@@ -222,26 +224,20 @@ impl Rewarder {
         let mut requests = Vec::with_capacity(wanting.len());
         for &i in &wanting {
             let state = self.state_of(&rows[i].output);
-            let mut values = BTreeMap::from([("task", rows[i].task.clone()), ("state", state)]);
-            let name = match progress[i].image {
-                Some(_) => "coordinator",
-                None => {
-                    values.insert("screen", screen_text(&progress[i].screen.elements));
-                    "coordinator-text"
-                }
-            };
-            let prompt = registry().render(name, &values).map_err(|e| prompt_error(&e))?;
-            requests.push(client.request(messages(prompt, progress[i].image.as_ref())));
+            let values = BTreeMap::from([("task", rows[i].task.clone()), ("state", state)]);
+            let Progress { screen, image, .. } = &progress[i];
+            requests.push(ask(client, "coordinator", values, screen, image.as_ref(), self.max_tokens)?);
         }
         for (i, outcome) in wanting.into_iter().zip(client.call_all(&requests, |_, _| {})?) {
             match outcome {
                 Called::Failed(error) => progress[i].failed = Some(format!("Coordinator: {error}")),
                 Called::Reply(reply) => {
-                    let passed = match self.profile.tracker_passes_whole_output {
-                        true => Some(reply.text.as_str()),
-                        false => self.profile.read(&reply.text).1,
-                    };
-                    progress[i].instruct(passed);
+                    let whole = self.profile.tracker_passes_whole_output;
+                    progress[i].instruct(if whole {
+                        Some(&reply.text)
+                    } else {
+                        self.profile.read(&reply.text).1
+                    });
                     progress[i].coordinator = Some(reply.text);
                 }
             }
@@ -252,10 +248,8 @@ impl Rewarder {
     /// The state that a Tracker's output passes on: the content of its answer, or all of it where the
     /// profile's Trackers write no tags.
     fn state_of(&self, output: &str) -> String {
-        match self.profile.tracker_format {
-            true => self.profile.read(output).1.unwrap_or_default().trim().to_owned(),
-            false => output.trim().to_owned(),
-        }
+        let state = if self.profile.tracker_format { self.profile.read(output).1 } else { Some(output) };
+        state.unwrap_or_default().trim().to_owned()
     }
 
     fn execute(&self, progress: &mut [Progress]) -> Result<(), ChatError> {

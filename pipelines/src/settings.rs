@@ -127,6 +127,8 @@ pub struct RewardSection {
     pub executor: String,
     /// What an endpoint's coordinates are: `px`, `norm` or `thousandths`.
     pub coordinates: FrameName,
+    /// Longest reply of the executor and of the Coordinator, in tokens (CES, table 4).
+    pub max_tokens: u32,
     /// The server of `endpoint`.
     pub endpoint: ChatSettings,
     /// The frozen Coordinator of a State Tracker's reward.
@@ -139,6 +141,7 @@ impl Default for RewardSection {
             profile: "paper".to_owned(),
             executor: "lexical".to_owned(),
             coordinates: FrameName::Pixels,
+            max_tokens: 256,
             endpoint: ChatSettings::default(),
             coordinator: ChatSettings::default(),
         }

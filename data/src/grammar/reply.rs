@@ -164,7 +164,7 @@ fn filled<'a>(
                 continue;
             }
             Some(name) => vocabulary().role(name),
-            None => first_role(verb),
+            None => Some(first_role(verb)),
         };
         set(&mut action, role, name.unwrap_or("the first"), value, frame)?;
     }
@@ -195,15 +195,15 @@ fn meaning<'a>(
 }
 
 /// What an argument without a name holds.
-fn first_role(verb: Verb) -> Option<Role> {
+fn first_role(verb: Verb) -> Role {
     match verb {
         Verb::Click | Verb::DoubleClick | Verb::RightClick | Verb::LongPress | Verb::Hover | Verb::Drag => {
-            Some(Role::Point)
+            Role::Point
         }
-        Verb::Scroll => Some(Role::Direction),
-        Verb::Press => Some(Role::Key),
-        Verb::Wait => Some(Role::Amount),
-        _ => Some(Role::Text),
+        Verb::Scroll => Role::Direction,
+        Verb::Press => Role::Key,
+        Verb::Wait => Role::Amount,
+        _ => Role::Text,
     }
 }
 

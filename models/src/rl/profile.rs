@@ -46,6 +46,7 @@ pub enum TextRule {
 /// parameter counts only when the type is right: read literally, Eq. 25 would pay a long press for
 /// landing in a click's box.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[allow(clippy::struct_excessive_bools, reason = "a table of rules, some of which are yes or no")]
 pub struct Profile {
     /// The name on the command line and in every result.
     pub name: &'static str,

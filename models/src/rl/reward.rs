@@ -287,9 +287,10 @@ fn excerpt(text: &str) -> &str {
 
 fn compare_place(profile: &Profile, action: &Action, truth: &Truth, screen: Option<ScreenPixels>) -> Match {
     if let (Some(answered), Some(wanted)) = (&action.target.element, &truth.element) {
-        return match answered == wanted {
-            true => Match::hit(format!("element {answered}, as in the truth")),
-            false => Match::miss(format!("element {answered} where the truth is {wanted}")),
+        return if answered == wanted {
+            Match::hit(format!("element {answered}, as in the truth"))
+        } else {
+            Match::miss(format!("element {answered} where the truth is {wanted}"))
         };
     }
     let Some(point) = action.point else {
@@ -301,26 +302,34 @@ fn compare_place(profile: &Profile, action: &Action, truth: &Truth, screen: Opti
     let (x, y) = (point.x, point.y);
     let at = format!("({}, {})", Shown(x), Shown(y));
     let strict = profile.point == PointRule::StrictBoxElsePixels;
-    let inside = |b: &&[f64; 4]| match strict {
-        true => b[0] < x && x < b[2] && b[1] < y && y < b[3],
-        false => b[0] <= x && x <= b[2] && b[1] <= y && y <= b[3],
+    let inside = |[left, top, right, bottom]: &&[f64; 4]| {
+        let within = *left <= x && x <= *right && *top <= y && y <= *bottom;
+        let on_edge = x == *left || x == *right || y == *top || y == *bottom;
+        within && !(strict && on_edge)
     };
     if let Some(found) = truth.boxes.iter().find(inside) {
         return Match::hit(format!("{at} is inside {}", edges(found)));
     }
-    let has_boxes = !truth.boxes.is_empty();
-    let Some([true_x, true_y]) =
-        truth.point.filter(|_| !has_boxes || profile.point == PointRule::BoxOrDistance)
-    else {
-        return Match::miss(match truth.boxes.first() {
-            Some(first) => format!("{at} is outside {}", edges(first)),
-            None => format!("{at}, where the truth is element {:?}", truth.element),
-        });
-    };
+    let by_distance = truth.boxes.is_empty() || profile.point == PointRule::BoxOrDistance;
+    match (truth.point.filter(|_| by_distance), truth.boxes.first()) {
+        (Some(wanted), _) => compare_distance(profile, (x, y), wanted, !truth.boxes.is_empty(), screen),
+        (None, Some(first)) => Match::miss(format!("{at} is outside {}", edges(first))),
+        (None, None) => Match::miss(format!("{at}, where the truth is element {:?}", truth.element)),
+    }
+}
+
+/// Compares a point that is in no box with the true one.
+fn compare_distance(
+    profile: &Profile,
+    (x, y): (f64, f64),
+    [true_x, true_y]: [f64; 2],
+    has_boxes: bool,
+    screen: Option<ScreenPixels>,
+) -> Match {
     let (dx, dy) = (x - true_x, y - true_y);
+    let at = format!("({}, {})", Shown(x), Shown(y));
     let wanted = format!("({}, {})", Shown(true_x), Shown(true_y));
-    let outside = if has_boxes { "outside every box and " } else { "" };
-    if strict {
+    if profile.point == PointRule::StrictBoxElsePixels {
         let distance = dx.hypot(dy);
         let hit = distance < Profile::MAX_PIXELS;
         return Match { hit, ..Match::miss(format!("{at} is {distance:.0} px from {wanted}")) };
@@ -329,6 +338,7 @@ fn compare_place(profile: &Profile, action: &Action, truth: &Truth, screen: Opti
         return Match::miss(format!("{at} is outside every box, and the row has no screen size"));
     };
     let distance = (dx / screen.width).hypot(dy / screen.height);
+    let outside = if has_boxes { "outside every box and " } else { "" };
     Match {
         hit: distance <= Profile::MAX_DISTANCE,
         distance: Some(distance),

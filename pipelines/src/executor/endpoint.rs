@@ -2,37 +2,28 @@
 
 use std::collections::BTreeMap;
 
-use tracemill_data::prompt::{PromptError, Rendered, registry, screen_text};
+use tracemill_data::prompt::{Rendered, Role, registry, screen_text};
+use tracemill_data::trace::Screen;
 
 use super::{Command, Executor, Reply};
-use crate::chat::{BlockingClient, ChatError, ChatRequest, ChatSettings, Image, Message, Outcome, Part};
+use crate::chat::{
+    BlockingClient, ChatError, ChatReply, ChatRequest, ChatSettings, Image, Message, Outcome, Part,
+};
 
 /// The served executor.
 #[derive(Debug)]
 pub struct Endpoint {
     client: BlockingClient,
+    max_tokens: u32,
 }
 
 impl Endpoint {
-    /// Opens the client.
+    /// Opens the client. Replies are greedy and end after `max_tokens`.
     ///
     /// # Errors
     /// Settings that cannot work.
-    pub fn open(settings: &ChatSettings) -> Result<Self, ChatError> {
-        Ok(Self { client: BlockingClient::open(settings)? })
-    }
-
-    fn request(&self, command: &Command<'_>) -> Result<ChatRequest, ChatError> {
-        let mut values = BTreeMap::from([("command", command.instruction.to_owned())]);
-        let name = match command.image {
-            Some(_) => "executor",
-            None => {
-                values.insert("screen", screen_text(&command.screen.elements));
-                "executor-text"
-            }
-        };
-        let prompt = registry().render(name, &values).map_err(|e| prompt_error(&e))?;
-        Ok(self.client.request(messages(prompt, command.image)))
+    pub fn open(settings: &ChatSettings, max_tokens: u32) -> Result<Self, ChatError> {
+        Ok(Self { client: BlockingClient::open(settings)?, max_tokens })
     }
 }
 
@@ -43,23 +34,49 @@ impl Executor for Endpoint {
     }
 
     fn execute_all(&self, commands: &[Command<'_>]) -> Result<Vec<Outcome<Reply>>, ChatError> {
-        let requests: Vec<ChatRequest> =
-            commands.iter().map(|c| self.request(c)).collect::<Result<_, _>>()?;
+        let asked = |command: &Command<'_>| {
+            let values = BTreeMap::from([("command", command.instruction.to_owned())]);
+            ask(&self.client, "executor", values, command.screen, command.image, self.max_tokens)
+        };
+        let requests: Vec<ChatRequest> = commands.iter().map(asked).collect::<Result<_, _>>()?;
         let outcomes = self.client.call_all(&requests, |_, _| {})?;
         let reply = |outcome| match outcome {
-            Outcome::Reply(reply) => {
-                let chat: crate::chat::ChatReply = reply;
-                Outcome::Reply(Reply { text: chat.text, ambiguous: Vec::new() })
-            }
+            Outcome::Reply(ChatReply { text, .. }) => Outcome::Reply(Reply { text, ambiguous: Vec::new() }),
             Outcome::Failed(error) => Outcome::Failed(error),
         };
         Ok(outcomes.into_iter().map(reply).collect())
     }
 }
 
+/// A role's prompt as a request: the template `name` with a picture, `name-text` with the screen's elements
+/// where there is none. Replies are greedy and end after `max_tokens`.
+///
+/// # Errors
+/// A prompt that cannot be rendered.
+pub fn ask(
+    client: &BlockingClient,
+    name: &str,
+    mut values: BTreeMap<&'static str, String>,
+    screen: &Screen,
+    image: Option<&Image>,
+    max_tokens: u32,
+) -> Result<ChatRequest, ChatError> {
+    let template = if image.is_some() {
+        name.to_owned()
+    } else {
+        values.insert("screen", screen_text(&screen.elements));
+        format!("{name}-text")
+    };
+    let prompt = registry()
+        .render(&template, &values)
+        .map_err(|e| ChatError::Setting { key: "prompt".to_owned(), reason: e.to_string() })?;
+    let mut request = client.request(messages(prompt, image));
+    request.sampling.max_tokens = max_tokens;
+    Ok(request)
+}
+
 /// A rendered prompt as messages; its `<image>` is where the picture goes.
-pub fn messages(prompt: Rendered, image: Option<&Image>) -> Vec<Message> {
-    use tracemill_data::prompt::Role;
+fn messages(prompt: Rendered, image: Option<&Image>) -> Vec<Message> {
     prompt
         .messages
         .into_iter()
@@ -82,9 +99,4 @@ fn parts(content: &str, image: Option<&Image>) -> Vec<Part> {
         }
     }
     parts
-}
-
-/// A prompt that cannot be rendered stops the stage: it would fail for every row alike.
-pub fn prompt_error(error: &PromptError) -> ChatError {
-    ChatError::Setting { key: "prompt".to_owned(), reason: error.to_string() }
 }

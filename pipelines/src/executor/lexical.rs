@@ -149,13 +149,13 @@ fn type_text(instruction: &str, parsed: &ParsedPhrase, elements: &[Element]) -> 
             action.target.element = Some(elements[*only].id.clone());
             Decision::new(action, "There is one field to type into.")
         }
-        (None, _) => match ground(instruction, parsed, elements) {
-            Some(found) => touched(Verb::Type, &found, elements, text),
-            None => {
-                let action = Action { text, ..Action::new(Verb::Type, "type") };
-                Decision::new(action, "No field fits: the text goes where the cursor is.")
+        (None, _) => {
+            if let Some(found) = ground(instruction, parsed, elements) {
+                return touched(Verb::Type, &found, elements, text);
             }
-        },
+            let action = Action { text, ..Action::new(Verb::Type, "type") };
+            Decision::new(action, "No field fits: the text goes where the cursor is.")
+        }
     }
 }
 

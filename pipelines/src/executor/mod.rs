@@ -7,7 +7,7 @@ mod ground;
 mod lexical;
 mod phrasing;
 
-pub use endpoint::{Endpoint, messages, prompt_error};
+pub use endpoint::{Endpoint, ask};
 pub use ground::{Candidate, Grounding, ground};
 pub use lexical::Lexical;
 pub use phrasing::{Gesture, Phrasing, Worded, is_ambiguous, phrasings};

@@ -1,6 +1,6 @@
 //! `eval actions`: Type, GR and SR (CES, section 5.1) of stored replies, or of an executor on a run's steps; by application, action type and episode length, with bootstrap intervals.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -248,7 +248,7 @@ fn filled(waiting: Waiting, outcome: Outcome, reply: Option<Reply>) -> Evaluated
         outcome.score().and_then(|s| s.parsed.as_ref()).is_some_and(|parsed| parsed.contains(&call))
     });
     let (reply, said_ambiguous) = reply.map(|r| (r.text, !r.ambiguous.is_empty())).unwrap_or_default();
-    Evaluated { reply, said_ambiguous, element_right, outcome, ..row }
+    Evaluated { said_ambiguous, reply, element_right, outcome, ..row }
 }
 
 /// One line of the table.
@@ -261,11 +261,11 @@ struct Group {
 }
 
 fn groups(rows: &[Evaluated], resamples: u32, seed: u64) -> Vec<Group> {
-    let mut lengths: BTreeMap<&str, std::collections::BTreeSet<&str>> = BTreeMap::new();
+    let mut lengths: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for row in rows {
         lengths.entry(&row.episode).or_default().insert(&row.id);
     }
-    let length = |row: &Evaluated| bucket(lengths.get(row.episode.as_str()).map_or(1, |ids| ids.len()));
+    let length = |row: &Evaluated| bucket(lengths.get(row.episode.as_str()).map_or(1, BTreeSet::len));
     let keys: [(&'static str, &dyn Fn(&Evaluated) -> String); 5] = [
         ("all", &|_| "all".to_owned()),
         ("app", &|r| r.app.clone()),

@@ -86,22 +86,31 @@ async fn health(State(service): State<Arc<Service>>) -> Json<Value> {
     }))
 }
 
-/// A request that cannot be answered, in JSON.
-fn refused(status: StatusCode, reason: impl Into<String>) -> Response {
-    (status, Json(json!({ "error": reason.into() }))).into_response()
+/// Why a request is not answered; sent as JSON.
+struct Refusal(StatusCode, String);
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        (self.0, Json(json!({ "error": self.1 }))).into_response()
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> Refusal {
+    Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+}
+
+fn bad_body(error: &serde_json::Error) -> Refusal {
+    Refusal(StatusCode::BAD_REQUEST, format!("the body is no batch `{{\"rows\": […]}}`: {error}"))
 }
 
 /// Runs `work` off the network's threads, when its turn comes.
-async fn in_turn<T: Send + 'static>(
+async fn in_turn(
     service: Arc<Service>,
-    work: impl FnOnce(&Service) -> T + Send + 'static,
-) -> Result<T, Response> {
-    let gone = |_| refused(StatusCode::INTERNAL_SERVER_ERROR, "the service is shutting down");
-    let _turn = service.turns.acquire().await.map_err(gone)?;
+    work: impl FnOnce(&Service) -> Result<Response, Refusal> + Send + 'static,
+) -> Result<Response, Refusal> {
+    let _turn = service.turns.acquire().await.map_err(failed)?;
     let held = Arc::clone(&service);
-    tokio::task::spawn_blocking(move || work(&held))
-        .await
-        .map_err(|e| refused(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))
+    tokio::task::spawn_blocking(move || work(&held)).await.map_err(failed)?
 }
 
 #[derive(Deserialize)]
@@ -109,14 +118,14 @@ struct RewardBody {
     rows: Vec<AgentRow>,
 }
 
-async fn rewards(State(service): State<Arc<Service>>, body: Bytes) -> Response {
-    let work = move |service: &Service| {
+async fn rewards(State(service): State<Arc<Service>>, body: Bytes) -> Result<Response, Refusal> {
+    in_turn(service, move |service| {
         let body: RewardBody = serde_json::from_slice(&body).map_err(|e| bad_body(&e))?;
         let done = service.rewarder.reward_all(&body.rows);
-        let results = done.map_err(|e| refused(StatusCode::BAD_GATEWAY, e.to_string()))?;
+        let results = done.map_err(|e| Refusal(StatusCode::BAD_GATEWAY, e.to_string()))?;
         Ok(Json(json!({ "results": results })).into_response())
-    };
-    in_turn(service, work).await.unwrap_or_else(Err).unwrap_or_else(|refusal| refusal)
+    })
+    .await
 }
 
 #[derive(Deserialize)]
@@ -133,25 +142,20 @@ struct ScoreResults<'a> {
     results: Vec<Scored<'a>>,
 }
 
-async fn score(State(service): State<Arc<Service>>, body: Bytes) -> Response {
-    let work = move |service: &Service| {
+async fn score(State(service): State<Arc<Service>>, body: Bytes) -> Result<Response, Refusal> {
+    in_turn(service, move |service| {
         let body: ScoreBody<'_> = serde_json::from_slice(&body).map_err(|e| bad_body(&e))?;
         let profile = match &body.profile {
-            Some(name) => Profile::named(name).map_err(|e| refused(StatusCode::BAD_REQUEST, e))?,
+            Some(name) => Profile::named(name).map_err(|e| Refusal(StatusCode::BAD_REQUEST, e))?,
             None => service.rewarder.profile(),
         };
         let outcomes: Vec<_> = body.rows.par_iter().map(|row| row.score(profile)).collect();
         let numbered = body.rows.iter().zip(&outcomes).zip(0..);
         let results = numbered.map(|((row, outcome), i)| Scored::new(row.id, i, profile, outcome)).collect();
-        let json = serde_json::to_vec(&ScoreResults { results })
-            .map_err(|e| refused(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))?;
+        let json = serde_json::to_vec(&ScoreResults { results }).map_err(failed)?;
         Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
-    };
-    in_turn(service, work).await.unwrap_or_else(Err).unwrap_or_else(|refusal| refusal)
-}
-
-fn bad_body(error: &serde_json::Error) -> Response {
-    refused(StatusCode::BAD_REQUEST, format!("the body is no batch `{{\"rows\": […]}}`: {error}"))
+    })
+    .await
 }
 
 #[cfg(test)]
