@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use base64::Engine as _;
@@ -13,11 +14,11 @@ use serde_json::Value;
 use tracemill_data::action::{Action, FrameName, Position, ScreenSize};
 use tracemill_data::adapters::Input;
 use tracemill_data::artifact::{ScreenPixels, Truth};
-use tracemill_data::grammar::parse_action;
+use tracemill_data::grammar::{Reply as ReplyText, parse_action};
 use tracemill_data::trace::{Element, Screen};
 use tracemill_models::rl::{AgentReward, Outcome, Profile, agent_reward, score_action, score_reply};
 
-use crate::chat::{BlockingClient, ChatError, Image, Outcome as Called};
+use crate::chat::{BlockingClient, ChatError, ChatSettings, ErrorGuard, Image, Outcome as Called};
 use crate::executor::{Command, Endpoint, Executor, Lexical, Reply, ask};
 use crate::settings::RewardSection;
 
@@ -90,6 +91,20 @@ pub struct Rewarded {
     pub reply: Option<String>,
 }
 
+impl Rewarded {
+    /// What stands for an output that cannot be rewarded.
+    pub fn failed(reason: &str) -> Self {
+        Self {
+            id: Value::Null,
+            reward: None,
+            executed: Outcome::Error { reason: reason.to_owned() },
+            coordinator: None,
+            instruction: None,
+            reply: None,
+        }
+    }
+}
+
 /// Rewards outputs by a profile, an executor and, for State Trackers, a Coordinator.
 pub struct Rewarder {
     profile: &'static Profile,
@@ -98,6 +113,9 @@ pub struct Rewarder {
     frame: FrameName,
     max_tokens: u32,
     images: Option<Input>,
+    /// Counts failures over all batches.
+    guard: ErrorGuard,
+    tripped: Mutex<Option<ChatError>>,
 }
 
 impl Rewarder {
@@ -108,14 +126,15 @@ impl Rewarder {
     pub fn open(settings: &RewardSection, images: Option<&Path>) -> Result<Self> {
         let executor: Box<dyn Executor> = match settings.executor.as_str() {
             "lexical" => Box::new(Lexical),
-            "endpoint" => {
-                Box::new(Endpoint::open(&settings.endpoint, settings.max_tokens).context("reward.endpoint")?)
-            }
+            "endpoint" => Box::new(
+                Endpoint::open(&unguarded(&settings.endpoint), settings.max_tokens, settings.structured)
+                    .context("reward.endpoint")?,
+            ),
             other => bail!("reward.executor is `{other}`: give `lexical` or `endpoint`"),
         };
         let frame = if settings.executor == "lexical" { FrameName::Pixels } else { settings.coordinates };
         let coordinator = (!settings.coordinator.endpoints.is_empty())
-            .then(|| BlockingClient::open(&settings.coordinator).context("reward.coordinator"))
+            .then(|| BlockingClient::open(&unguarded(&settings.coordinator)).context("reward.coordinator"))
             .transpose()?;
         let open = |dir: &Path| Input::new(dir).with_context(|| format!("--images {}", dir.display()));
         Ok(Self {
@@ -124,6 +143,8 @@ impl Rewarder {
             coordinator,
             frame,
             max_tokens: settings.max_tokens,
+            guard: ErrorGuard::new(settings.endpoint.max_error_share, settings.endpoint.min_calls),
+            tripped: Mutex::new(None),
             images: images.map(open).transpose()?,
         })
     }
@@ -131,6 +152,20 @@ impl Rewarder {
     /// The rules.
     pub fn profile(&self) -> &'static Profile {
         self.profile
+    }
+
+    /// Whether too many calls have failed so far. A caller asks after it has written what it has.
+    ///
+    /// # Errors
+    /// [`ChatError::TooManyFailures`], once.
+    pub fn check_failures(&self) -> Result<(), ChatError> {
+        self.tripped.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+    }
+
+    fn count<T>(&self, outcome: &Called<T>) {
+        if let Err(error) = self.guard.count(outcome) {
+            self.tripped.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        }
     }
 
     /// What the executor's coordinates are.
@@ -229,6 +264,7 @@ impl Rewarder {
             requests.push(ask(client, "coordinator", values, screen, image.as_ref(), self.max_tokens)?);
         }
         for (i, outcome) in wanting.into_iter().zip(client.call_all(&requests, |_, _| {})?) {
+            self.count(&outcome);
             match outcome {
                 Called::Failed(error) => progress[i].failed = Some(format!("Coordinator: {error}")),
                 Called::Reply(reply) => {
@@ -266,6 +302,7 @@ impl Rewarder {
             .collect();
         let outcomes = self.executor.execute_all(&commands)?;
         for (i, outcome) in ready.into_iter().zip(outcomes) {
+            self.count(&outcome);
             match outcome {
                 Called::Reply(Reply { text, .. }) => progress[i].reply = Some(text),
                 Called::Failed(error) => progress[i].failed = Some(format!("Executor: {error}")),
@@ -294,9 +331,9 @@ impl Rewarder {
         if self.frame == FrameName::Pixels {
             return score_reply(self.profile, reply, truth, pixels);
         }
-        let (formed, content) = self.profile.read(reply);
-        match content.map(|content| parse_action(content, self.frame)) {
-            Some(Ok(parsed)) => match in_pixels(parsed.action, size) {
+        let formed = self.profile.answer(reply).is_some();
+        match parse_action(ReplyText::of(reply).content(), self.frame) {
+            Ok(parsed) => match in_pixels(parsed.action, size) {
                 Some(action) => score_action(self.profile, &action, formed, truth, pixels),
                 None => Outcome::Error {
                     reason: "the executor's coordinates are relative, and the row has no screen size"
@@ -304,7 +341,7 @@ impl Rewarder {
                 },
             },
             // What cannot be read has no coordinates either.
-            _ => score_reply(self.profile, reply, truth, pixels),
+            Err(_) => score_reply(self.profile, reply, truth, pixels),
         }
     }
 }
@@ -315,6 +352,11 @@ fn in_pixels(action: Action, size: Option<ScreenSize>) -> Option<Action> {
         p.map(|p| p.to_pixels(size).map(Position::from)).map_or(Some(None), |p| p.map(Some))
     };
     Some(Action { point: convert(action.point)?, end: convert(action.end)?, ..action })
+}
+
+/// The share of failures is watched over the stage, not over each batch, whose rows would be lost.
+fn unguarded(settings: &ChatSettings) -> ChatSettings {
+    ChatSettings { max_error_share: 1.0, ..settings.clone() }
 }
 
 /// A row on its way.

@@ -1,12 +1,14 @@
 //! The run folder: stages write into a temporary folder and publish it by rename.
 
 use std::collections::BTreeMap;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use serde_json::{Value, json};
+use tempfile::NamedTempFile;
 
 use crate::manifest::{FileHash, Manifest, hash_file, hash_folder, read, tool};
 
@@ -243,6 +245,48 @@ fn is_current(old: &Manifest, spec: &StageSpec, inputs: &[FileHash]) -> bool {
     old.tool == tool() && old.settings == spec.settings && old.seed == spec.seed && old.inputs == inputs
 }
 
+/// A file that takes the place of another only when it is whole: a stage that fails leaves what was there, and
+/// may write to the file it reads from.
+pub struct Replacing {
+    file: BufWriter<NamedTempFile>,
+    path: PathBuf,
+}
+
+impl Replacing {
+    /// Begins a file beside `path`.
+    ///
+    /// # Errors
+    /// When nothing can be written there.
+    pub fn create(path: &Path) -> std::io::Result<Self> {
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let file = NamedTempFile::new_in(folder)?;
+        // Temporary files are private; what is published is as readable as any other.
+        #[cfg(unix)]
+        file.as_file().set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
+        Ok(Self { file: BufWriter::new(file), path: path.to_owned() })
+    }
+
+    /// Puts the file into its place.
+    ///
+    /// # Errors
+    /// When the last bytes cannot be written, or the place cannot be taken.
+    pub fn finish(self) -> std::io::Result<()> {
+        let file = self.file.into_inner().map_err(std::io::IntoInnerError::into_error)?;
+        file.persist(self.path)?;
+        Ok(())
+    }
+}
+
+impl Write for Replacing {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.flush()
+    }
+}
+
 /// Writes a value as indented JSON.
 ///
 /// # Errors
@@ -258,9 +302,8 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
 /// Names the file.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    let mut file =
-        tempfile::NamedTempFile::new_in(folder).with_context(|| format!("{}", folder.display()))?;
-    std::io::Write::write_all(&mut file, bytes).with_context(|| format!("{}", path.display()))?;
+    let mut file = NamedTempFile::new_in(folder).with_context(|| format!("{}", folder.display()))?;
+    file.write_all(bytes).with_context(|| format!("{}", path.display()))?;
     file.persist(path).with_context(|| format!("{}", path.display()))?;
     Ok(())
 }

@@ -129,6 +129,9 @@ pub struct RewardSection {
     pub coordinates: FrameName,
     /// Longest reply of the executor and of the Coordinator, in tokens (CES, table 4).
     pub max_tokens: u32,
+    /// Hold an endpoint's replies on text screens to a JSON schema of actions and of the screen's elements, for
+    /// models that do not keep to the form by themselves. The server must know `response_format` (see `doctor`).
+    pub structured: bool,
     /// The server of `endpoint`.
     pub endpoint: ChatSettings,
     /// The frozen Coordinator of a State Tracker's reward.
@@ -142,6 +145,7 @@ impl Default for RewardSection {
             executor: "lexical".to_owned(),
             coordinates: FrameName::Pixels,
             max_tokens: 256,
+            structured: false,
             endpoint: ChatSettings::default(),
             coordinator: ChatSettings::default(),
         }

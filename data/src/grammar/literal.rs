@@ -118,6 +118,18 @@ pub fn leading_value(text: &str) -> Result<(Literal, &str), LiteralError> {
     Ok((value, parser.rest()))
 }
 
+/// Whether a number is written as Rust would write it, so that nothing is lost by reading it.
+fn is_canonical(digits: &str) -> bool {
+    let unsigned = digits.strip_prefix('-').unwrap_or(digits);
+    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, "1"));
+    let plain = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    unsigned.len() <= 15
+        && plain(whole)
+        && plain(fraction)
+        && (whole == "0" || !whole.starts_with('0'))
+        && !fraction.ends_with('0')
+}
+
 struct Parser<'a> {
     code: &'a str,
     at: usize,
@@ -288,6 +300,10 @@ impl<'a> Parser<'a> {
         let plain =
             if digits.contains('_') { digits.replace('_', "").parse() } else { digits.parse::<f64>() };
         let value = plain.ok().filter(|v| v.is_finite());
+        // `007` is a code, `2.50` a price: what may be meant as text keeps its form.
+        if self.dialect == Dialect::Lenient && value.is_some() && !is_canonical(digits) {
+            return Ok(Literal::Text(digits.to_owned()));
+        }
         value.map(Literal::Number).ok_or_else(|| {
             self.at = start;
             self.fault("expected a number")
@@ -339,7 +355,7 @@ impl<'a> Parser<'a> {
         let mut text = String::new();
         loop {
             text.push_str(self.take_while(|c| c != quote && c != '\\'));
-            if self.rest().starts_with(close) {
+            if self.rest().starts_with(close) && self.closes(close) {
                 self.at += close.len();
                 return Ok(Literal::Text(text));
             }
@@ -348,7 +364,7 @@ impl<'a> Parser<'a> {
                     self.at += 1;
                     self.after_backslash(raw, &mut text)?;
                 }
-                // A lone quote inside a triple-quoted string.
+                // A lone quote inside a triple-quoted string, or an apostrophe.
                 Some(_) => {
                     self.at += 1;
                     text.push(quote);
@@ -359,6 +375,13 @@ impl<'a> Parser<'a> {
                 }
             }
         }
+    }
+
+    /// Whether a quote ends its string. Models write apostrophes without a backslash: theirs does not, unless
+    /// what follows could follow a value.
+    fn closes(&self, close: &str) -> bool {
+        let after = self.rest()[close.len()..].trim_start();
+        self.dialect == Dialect::Python || after.is_empty() || after.starts_with([',', ')', ']', '}', ':'])
     }
 
     fn after_backslash(&mut self, raw: bool, text: &mut String) -> Result<(), LiteralError> {
@@ -385,11 +408,26 @@ impl<'a> Parser<'a> {
             '\\' | '\'' | '"' => text.push(c),
             '\n' => {}
             'x' => text.push(self.code_point(2)?),
-            'u' => text.push(self.code_point(4)?),
+            'u' => text.push(self.utf16_unit()?),
             'U' => text.push(self.code_point(8)?),
             other => text.extend(['\\', other]),
         }
         Ok(())
+    }
+
+    /// A character written as one or two units of UTF-16, as JSON writes emoji; half of a pair, which a reply
+    /// that is cut off may end in, is U+FFFD.
+    fn utf16_unit(&mut self) -> Result<char, LiteralError> {
+        let unit = |rest: &str| rest.get(..4).and_then(|hex| u16::from_str_radix(hex, 16).ok());
+        let Some(first) = unit(self.rest()) else { return Err(self.fault("expected a code point")) };
+        self.at += 4;
+        let second = self.rest().strip_prefix("\\u").and_then(unit);
+        let mut pair = char::decode_utf16([Some(first), second].into_iter().flatten());
+        let found = pair.next().and_then(Result::ok);
+        if found.is_some_and(|c| c.len_utf16() == 2) {
+            self.at += 6;
+        }
+        Ok(found.unwrap_or(char::REPLACEMENT_CHARACTER))
     }
 
     fn code_point(&mut self, digits: usize) -> Result<char, LiteralError> {

@@ -99,18 +99,25 @@ pub fn parse_action(content: &str, frame: FrameName) -> Result<Parsed, ParseFaul
 
 /// `content` without what models put around an action: a tool-call tag, a code fence, `Action:`.
 fn unwrapped(content: &str) -> &str {
-    let mut text = content.trim();
+    let blank = |c: char| c.is_whitespace() || matches!(c, '\u{feff}' | '\u{200b}');
+    let mut text = content.trim_matches(blank);
     if let Some((_, after)) = text.split_once("<tool_call>") {
         text = after.split_once("</tool_call>").map_or(after, |(call, _)| call).trim();
     }
     if let Some(after) = text.strip_prefix("```") {
-        let body = after.trim_start_matches(|c: char| c.is_ascii_alphanumeric());
+        let body = match after.split_once('\n') {
+            Some((language, body)) if language.chars().all(|c| c.is_ascii_alphanumeric() || c == '\r') => {
+                body
+            }
+            _ => after,
+        };
         text = body.split_once("```").map_or(body, |(code, _)| code).trim();
     }
-    for prefix in ["Action:", "action:"] {
-        text = text.strip_prefix(prefix).map_or(text, str::trim_start);
+    // UI-TARS: `Thought: …`, then `Action: …`.
+    if let Some((_, after)) = text.starts_with("Thought:").then(|| text.rsplit_once("\nAction:")).flatten() {
+        return after.trim_start();
     }
-    text
+    ["Action:", "action:"].iter().find_map(|prefix| text.strip_prefix(prefix)).map_or(text, str::trim_start)
 }
 
 fn from_value(value: Literal, rest: bool, frame: FrameName) -> Result<Parsed, ParseFault> {
@@ -124,7 +131,12 @@ fn from_value(value: Literal, rest: bool, frame: FrameName) -> Result<Parsed, Pa
     let Literal::Map(pairs) = value else { return Err(ParseFault::NoAction) };
     let is = |name: &'static str| move |(key, _): &&(String, Literal)| key == name;
     let arguments = pairs.iter().find(is("arguments")).map(|(_, value)| value);
-    let (grammar, pairs) = match arguments {
+    // Some servers hand the arguments on as JSON in a string.
+    let inner = match arguments {
+        Some(Literal::Text(json)) => Some(leading_value(json.trim())?.0),
+        other => other.cloned(),
+    };
+    let (grammar, pairs) = match &inner {
         Some(Literal::Map(inner)) => (Grammar::ToolCall, inner),
         _ => (Grammar::Dictionary, &pairs),
     };
@@ -164,12 +176,22 @@ fn filled<'a>(
                 continue;
             }
             Some(name) => vocabulary().role(name),
+            // `click(402, 683)`
+            None if first_role(verb) == Role::Point && number(value).is_some() => {
+                let slot = if x.is_none() { &mut x } else { &mut y };
+                *slot = number(value);
+                continue;
+            }
             None => Some(first_role(verb)),
         };
         set(&mut action, role, name.unwrap_or("the first"), value, frame)?;
     }
     if let (Some(x), Some(y)) = (x, y) {
         action.point = position(x, y, frame);
+    }
+    // `enter` is enter, whatever stands in its dictionary's text.
+    if let Some(fixed) = text {
+        action.text = Some(fixed.to_owned());
     }
     settle_direction(&mut action);
     Ok(action)
@@ -251,8 +273,16 @@ fn settle_direction(action: &mut Action) {
     if action.verb != Verb::Scroll {
         return;
     }
-    if action.source_direction.is_none() && action.text.as_deref().is_some_and(is_direction) {
-        action.source_direction = action.text.take();
+    if action.source_direction.is_none() {
+        action.source_direction = action.text.as_deref().and_then(direction_word);
+        if action.source_direction.is_some() {
+            action.text = None;
+        }
+    }
+    // Qwen-VL's wheel: pixels above 0 scroll up.
+    if let (None, Some(pixels)) = (&action.source_direction, action.amount.filter(|p| *p != 0.0)) {
+        let words = if action.source_verb == "hscroll" { ["left", "right"] } else { ["down", "up"] };
+        action.source_direction = Some(words[usize::from(pixels > 0.0)].to_owned());
     }
     if let (None, Some(from), Some(to)) = (&action.source_direction, action.point, action.end) {
         let finger = Direction::of_displacement(to.x - from.x, to.y - from.y);
@@ -263,8 +293,9 @@ fn settle_direction(action: &mut Action) {
     }
 }
 
-fn is_direction(text: &str) -> bool {
-    text.trim().parse::<Direction>().is_ok()
+/// The direction in a text such as `down` or `scroll down`.
+fn direction_word(text: &str) -> Option<String> {
+    text.split_whitespace().rev().find_map(|word| word.parse::<Direction>().ok()).map(|d| d.name().to_owned())
 }
 
 /// A point in `frame`; none for GUI-R1's `[-100, -100]`, which says that there is none.
@@ -275,16 +306,18 @@ fn position(x: f64, y: f64, frame: FrameName) -> Option<Position> {
 fn point(value: &Literal) -> Option<(f64, f64)> {
     match value {
         Literal::List(values) => match values.as_slice() {
-            [Literal::Number(x), Literal::Number(y)] => Some((*x, *y)),
-            [
-                Literal::Number(left),
-                Literal::Number(top),
-                Literal::Number(right),
-                Literal::Number(bottom),
-            ] => Some((f64::midpoint(*left, *right), f64::midpoint(*top, *bottom))),
+            [x, y] => Some((number(x)?, number(y)?)),
+            [left, top, right, bottom] => Some((
+                f64::midpoint(number(left)?, number(right)?),
+                f64::midpoint(number(top)?, number(bottom)?),
+            )),
             [one @ (Literal::List(_) | Literal::Text(_))] => point(one),
             _ => None,
         },
+        Literal::Map(pairs) => {
+            let get = |name: &str| pairs.iter().find(|(key, _)| key == name).and_then(|(_, v)| number(v));
+            Some((get("x")?, get("y")?))
+        }
         Literal::Text(text) => point_in(text),
         _ => None,
     }
@@ -303,7 +336,7 @@ fn point_in(text: &str) -> Option<(f64, f64)> {
         } else {
             let end = rest.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '-' | '+')));
             let end = end.unwrap_or(rest.len());
-            *numbers.get_mut(count)? = rest[..end].parse().ok()?;
+            *numbers.get_mut(count)? = rest[..end].parse().ok().filter(|n: &f64| n.is_finite())?;
             count += 1;
             rest = &rest[end..];
         }
@@ -329,7 +362,10 @@ fn keys(value: &Literal) -> Option<String> {
         Literal::List(values) => {
             values.iter().map(text_of).collect::<Option<Vec<_>>>().map(|keys| keys.join("+").to_lowercase())
         }
-        value => text_of(value).map(|key| key.trim().to_lowercase()),
+        value => {
+            let keys = text_of(value)?.to_lowercase();
+            Some(keys.split_whitespace().collect::<Vec<_>>().join("+"))
+        }
     }
 }
 

@@ -46,6 +46,14 @@ fn calls_of_ces_and_swirl() {
         ("click(element=7)", "Call click element \"7\""),
         ("click([0, 10, 20, 30])", "Call click at 10,20"),
         ("click(x=3, y=4)", "Call click at 3,4"),
+        ("click(402, 683)", "Call click at 402,683"),
+        ("type(content='Men's shoes')", "Call type text \"Men's shoes\""),
+        ("type(content=007)", "Call type text \"007\""),
+        ("type(content=2.50)", "Call type text \"2.50\""),
+        ("hotkey(key='ctrl c')", "Call press text \"ctrl+c\""),
+        ("Thought: I tap it.\nAction: click((3, 4))", "Call click at 3,4"),
+        ("\u{feff}press_home()", "Call home"),
+        ("```press_home()```", "Call home"),
         ("Action: click((3, 4))\nclick((5, 6))", "Call click at 3,4 …"),
         ("```python\npress_home()\n```", "Call home"),
     ] {
@@ -69,7 +77,10 @@ fn dictionaries_of_gui_r1_and_ui_r1() {
             "Dictionary scroll direction \"up\"",
         ),
         ("{'action': 'press home', 'point': [-100, -100]}", "Dictionary home"),
-        ("[{'action': 'enter'}]", "Dictionary press text \"enter\""),
+        ("[{'action': 'enter', 'input_text': 'None'}]", "Dictionary press text \"enter\""),
+        ("[{'action': 'scroll', 'input_text': 'scroll down'}]", "Dictionary scroll direction \"down\""),
+        ("[{'action': 'click', 'point': ['402', '683.0']}]", "Dictionary click at 402,683"),
+        ("[{'action': 'click', 'point': {'x': 4, 'y': 6}}]", "Dictionary click at 4,6"),
         ("[{'action': 'click', 'coordinate': [5, 6]}]", "Dictionary click at 5,6"),
         ("[‘action’: ‘click’, ‘point’: [5, 6], ‘input_text’: ‘no input text’]", "Dictionary click at 5,6"),
         ("[{'action': 'click', 'point': [1, 2]}, {'action': 'complete'}]", "Dictionary click at 1,2 …"),
@@ -94,6 +105,12 @@ fn tool_calls_of_qwen_vl() {
     assert_eq!(call("\"action\": \"system_button\", \"button\": \"Back\""), "ToolCall back");
     assert_eq!(call("\"action\": \"terminate\", \"status\": \"failure\""), "ToolCall impossible");
     assert_eq!(call("\"action\": \"key\", \"keys\": [\"Ctrl\", \"c\"]"), "ToolCall press text \"ctrl+c\"");
+    assert_eq!(call("\"action\": \"scroll\", \"pixels\": -500"), "ToolCall scroll direction \"down\"");
+    assert_eq!(
+        call("\"action\": \"type\", \"text\": \"\\ud83d\\ude00\\ud83d\""),
+        "ToolCall type text \"😀\u{fffd}\""
+    );
+    assert_eq!(line("{\"name\": \"m\", \"arguments\": \"{\\\"action\\\": \\\"wait\\\"}\"}"), "ToolCall wait");
     assert_eq!(call("\"action\": \"open\", \"text\": \"Clock\""), "ToolCall open_app text \"Clock\"");
     assert_eq!(call("\"action\": \"left_click\", \"coordinate\": [1.5, 2]"), "ToolCall click at 1.5,2");
 }

@@ -15,11 +15,12 @@ impl<'a> Reply<'a> {
     /// Takes `text` apart; whatever the text, nothing is lost: without tags it is all `bare`.
     pub fn of(text: &'a str) -> Self {
         let (think, rest) = match text.split_once("<think>") {
-            Some((_, after)) => match after.split_once("</think>") {
-                Some((think, rest)) => (Some(think), rest),
+            Some((_, after)) => {
                 // Never closed: what stands before an answer, if there is one, is the thought.
-                None => (Some(after.find("<answer>").map_or(after, |at| &after[..at])), after),
-            },
+                let cut = || after.split_at(after.find("<answer>").unwrap_or(after.len()));
+                let (think, rest) = after.split_once("</think>").unwrap_or_else(cut);
+                (Some(think), rest)
+            }
             None => (None, text),
         };
         let answer = rest.split_once("<answer>").map(|(_, after)| {
@@ -72,6 +73,7 @@ mod tests {
         assert_eq!(parts("b"), (None, None, "b"));
         assert_eq!(parts("<think>a</think>b"), (Some("a"), None, "b"));
         assert_eq!(parts("<answer>b"), (None, Some("b"), "b"));
+        assert_eq!(parts("<think>cut off"), (Some("cut off"), None, ""));
         assert_eq!(parts("<think>a <answer>b</answer>"), (Some("a "), Some("b"), "b"));
         assert_eq!(parts("<think>a <answer>x</answer></think><answer>b</answer>").2, "b");
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use tracemill_data::action::Verb;
 use tracemill_data::grammar::literal::{Literal, leading_value};
 use tracemill_data::grammar::{Reply, released_answer, strict_answer};
 
@@ -34,7 +35,7 @@ pub enum TextRule {
     F1AboveHalf,
     /// The same; two empty texts fail.
     F1AboveHalfNotEmpty,
-    /// F1 of at least 0.5; two single tokens match when one holds the other.
+    /// F1 of at least 0.5; two single tokens match when one holds the other; two empty texts fail.
     F1HalfOrMore,
     /// One text holds the other, or normalised Levenshtein similarity of at least 0.5; case counts.
     SubstringOrAnls,
@@ -62,7 +63,7 @@ pub struct Profile {
     pub gamma_param: f64,
     /// See [`FormatRule`].
     pub format: FormatRule,
-    /// Whether a tagged reply of the wrong form counts as empty, which makes its total 0.
+    /// Whether an agent's tagged output of the wrong form counts as empty, which makes its total 0.
     pub bad_format_is_empty: bool,
     /// Whether the State Tracker's reward has a format term (Eq. 18).
     pub tracker_format: bool,
@@ -73,9 +74,27 @@ pub struct Profile {
     pub point: PointRule,
     /// Whether a scroll's direction is compared.
     pub scroll_direction: bool,
+    /// Verbs whose parameter is compared; of the others the type decides.
+    pub compared: &'static [Verb],
     /// See [`TextRule`].
     pub text: TextRule,
 }
+
+/// Every verb with a parameter.
+const EVERY: &[Verb] = &[
+    Verb::Click,
+    Verb::LongPress,
+    Verb::DoubleClick,
+    Verb::RightClick,
+    Verb::Hover,
+    Verb::Drag,
+    Verb::Scroll,
+    Verb::Type,
+    Verb::OpenApp,
+    Verb::Select,
+    Verb::Navigate,
+    Verb::SwitchWindow,
+];
 
 const PAPER: Profile = Profile {
     name: "paper",
@@ -90,6 +109,7 @@ const PAPER: Profile = Profile {
     tracker_passes_whole_output: false,
     point: PointRule::BoxElseDistance,
     scroll_direction: true,
+    compared: EVERY,
     text: TextRule::F1AboveHalf,
 };
 
@@ -115,6 +135,7 @@ const GUI_R1: Profile = Profile {
     gamma_param: 1.0,
     format: FormatRule::GuiR1,
     point: PointRule::StrictBoxElsePixels,
+    compared: &[Verb::Click, Verb::Type, Verb::Select, Verb::Scroll],
     text: TextRule::F1HalfOrMore,
     ..PAPER
 };
@@ -165,8 +186,8 @@ impl Profile {
         }
     }
 
-    /// What of a reply is read on (an executor's action, an agent's instruction), and whether its form
-    /// is right. A reply of the wrong form is read as far as it can be, unless the profile empties it.
+    /// What of an agent's output is passed on, and whether its form is right. An output of the wrong form is
+    /// read as far as it can be, unless the profile empties it.
     pub fn read<'a>(&self, reply: &'a str) -> (bool, Option<&'a str>) {
         match self.answer(reply) {
             Some(answer) => (true, Some(answer)),
@@ -188,7 +209,7 @@ impl Profile {
                 let (a, b): (BTreeSet<&str>, BTreeSet<&str>) =
                     (a.split_whitespace().collect(), b.split_whitespace().collect());
                 if a.is_empty() && b.is_empty() {
-                    let matches = rule != TextRule::F1AboveHalfNotEmpty;
+                    let matches = rule == TextRule::F1AboveHalf;
                     return (matches, f64::from(u8::from(matches)));
                 }
                 let f1 = 2.0 * a.intersection(&b).count() as f64 / (a.len() + b.len()) as f64;
@@ -252,7 +273,7 @@ mod tests {
         for (a, b, paper, ces, gui_r1, odyssey) in [
             ("a b", "a c", false, false, true, true),
             ("New York", "new york city usa", true, true, true, false),
-            ("", "", true, false, true, true),
+            ("", "", true, false, false, true),
             ("", "x", false, false, false, true),
             ("york", "yorkshire", false, false, true, true),
             ("abcd", "wxyz", false, false, false, false),

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tracemill_data::action::{Action, FrameName, Verb};
 use tracemill_data::artifact::{ScreenPixels, Truth};
-use tracemill_data::grammar::{Meaning, Shown, parse_action, vocabulary, write_action};
+use tracemill_data::grammar::{Meaning, Reply, Shown, parse_action, vocabulary, write_action};
 
 use super::profile::{PointRule, Profile};
 
@@ -94,18 +94,18 @@ pub fn score_reply(profile: &Profile, reply: &str, truth: &Truth, screen: Option
         Ok(wanted) => wanted,
         Err(reason) => return Outcome::Abstain { reason },
     };
-    let (format, content) = profile.read(reply);
-    let Some(content) = content else {
-        let reason = "the reply has tags and not the profile's form: it counts as empty".to_owned();
-        return Outcome::Score(total(profile, false, None, false, Match::miss(reason)));
+    let format = profile.answer(reply).is_some();
+    let mut score = match parse_action(Reply::of(reply).content(), FrameName::Pixels) {
+        Ok(parsed) => score_parsed(profile, format, &parsed.action, &wanted, screen),
+        Err(fault) => total(profile, format, None, false, Match::miss(format!("unparsable: {fault}"))),
     };
-    match parse_action(content, FrameName::Pixels) {
-        Ok(parsed) => Outcome::Score(score_parsed(profile, format, &parsed.action, &wanted, screen)),
-        Err(fault) => {
-            let reason = format!("unparsable: {fault}");
-            Outcome::Score(total(profile, format, None, false, Match::miss(reason)))
-        }
+    // The released code empties what has the tags and not their form; what the action would have earned
+    // still shows in its terms.
+    if !format && profile.bad_format_is_empty && Reply::is_tagged(reply) {
+        score.total = 0.0;
+        score.reason.insert_str(0, "tags not in the profile's form, total 0: ");
     }
+    Outcome::Score(score)
 }
 
 /// Scores an action that needs no parsing; `format` says whether the reply that held it had the right
@@ -167,6 +167,7 @@ fn wanted<'a>(
     };
     let missing = |what: &str| Err(format!("the truth of {} has no {what}", meaning.verb));
     match meaning.verb {
+        verb if !profile.compared.contains(&verb) && verb != Verb::Press => {}
         verb if is_pointed(verb) && truth.element.is_none() && truth.boxes.is_empty() => {
             if truth.point.is_none() {
                 return missing("point, bbox or element");
@@ -188,7 +189,11 @@ fn usable(screen: Option<ScreenPixels>) -> Option<ScreenPixels> {
 }
 
 fn is_pointed(verb: Verb) -> bool {
-    matches!(verb, Verb::Click | Verb::LongPress | Verb::DoubleClick | Verb::RightClick | Verb::Hover)
+    // Of a drag the start is compared.
+    matches!(
+        verb,
+        Verb::Click | Verb::LongPress | Verb::DoubleClick | Verb::RightClick | Verb::Hover | Verb::Drag
+    )
 }
 
 fn is_worded(verb: Verb) -> bool {
@@ -245,6 +250,9 @@ fn total(profile: &Profile, format: bool, action: Option<&Action>, right_type: b
 /// Compares the parameter of an action of the right type (Eq. 25).
 fn compare(profile: &Profile, action: &Action, truth: &Truth, screen: Option<ScreenPixels>) -> Match {
     match action.verb {
+        verb if !profile.compared.contains(&verb) => {
+            Match::hit(format!("{verb}, whose parameter this profile does not compare"))
+        }
         verb if is_pointed(verb) => compare_place(profile, action, truth, screen),
         Verb::Scroll if !profile.scroll_direction => {
             Match::hit("a scroll, whose direction this profile does not compare")
@@ -302,7 +310,9 @@ fn compare_place(profile: &Profile, action: &Action, truth: &Truth, screen: Opti
     let (x, y) = (point.x, point.y);
     let at = format!("({}, {})", Shown(x), Shown(y));
     let strict = profile.point == PointRule::StrictBoxElsePixels;
-    let inside = |[left, top, right, bottom]: &&[f64; 4]| {
+    let inside = |[x1, y1, x2, y2]: &&[f64; 4]| {
+        // Some rows name the corners the other way round.
+        let (left, right, top, bottom) = (&x1.min(*x2), &x1.max(*x2), &y1.min(*y2), &y1.max(*y2));
         let within = *left <= x && x <= *right && *top <= y && y <= *bottom;
         let on_edge = x == *left || x == *right || y == *top || y == *bottom;
         within && !(strict && on_edge)

@@ -55,6 +55,11 @@ fn gui_r1_and_odyssey_have_rules_of_their_own() {
         1.0
     );
     assert_eq!(param("odyssey", "SCROLL: UP", &truth(r#"{"action": "SCROLL", "direction": "up"}"#)), 1.0);
+    let held = truth(r#"{"action": "long_press", "bbox": [0, 0, 1, 1]}"#);
+    assert_eq!(param("gui-r1", "long_press(point='(402, 683)')", &held), 1.0, "only its type counts");
+    assert_eq!(param("paper", "long_press(point='(402, 683)')", &held), 0.0);
+    let turned = truth(r#"{"action": "click", "bbox": [774, 711, 289, 662]}"#);
+    assert_eq!(param("paper", "click(point='(402, 683)')", &turned), 1.0, "corners the other way round");
     assert_eq!(score("gui-r1", "PRESS_HOME", &truth(r#"{"action": "press_home"}"#)).executor, 1.0);
 }
 
@@ -67,6 +72,8 @@ fn totals_weigh_form_and_execution() {
         let found = [tagged, spaced, bare].map(|reply| score(profile, reply, &click()).total);
         assert_eq!(found, expected, "{profile}");
     }
+    let emptied = score("ces-code", spaced, &click());
+    assert_eq!((emptied.executor, emptied.format), (1.0, 0.0), "{}", emptied.reason);
     let r1 = "<think>a</think><answer>[{'action': 'click', 'point': [402, 683], 'input_text': 'no input text'}]</answer>";
     assert_eq!(score("gui-r1", r1, &click()).total, 1.0);
     assert_eq!(score("gui-r1", tagged, &click()).total, 0.8);
@@ -158,35 +165,67 @@ fn agents_are_paid_for_their_form_and_for_what_was_executed() {
     assert_eq!(agent_reward(Profile::named("paper").expect("known"), formed, false, &failed), None);
 }
 
+/// Replies that are nearly right, and replies that are anything.
+fn replies() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "\\PC{0,80}",
+        "(<think>)?[a-z]{0,3}(</think>)?[ \n]?(<answer>)?(click|scroll|type|home|x)\\((point=|element=|content=)?'?[-(0-9, a-z)é]{0,12}'?\\)?(</answer>)?",
+        "(<tool_call>)?[\\[{ ]{1,3}['\"‘]?(action|name|arguments|point|coordinate)['\"’]?: ?[-\\[{'\"a-z0-9é, ]{0,24}[\\]}'\"]{0,4}",
+    ]
+}
+
+fn truths() -> Vec<Truth> {
+    vec![
+        click(),
+        truth(r#"{"action": "scroll", "direction": "down"}"#),
+        truth(r#"{"action": "type", "text": "a é"}"#),
+        truth(r#"{"action": "click", "element": "7"}"#),
+        truth(r#"{"action": "press", "text": "ctrl+c"}"#),
+        truth(r#"{"action": "long_press", "bbox": [5, 6, 1, 2], "point": [1e308, -1e308]}"#),
+    ]
+}
+
+/// Every term of a score lies between 0 and 1, and the parameter never counts without the type.
+fn check(profile: &Profile, reply: &str, truth: &Truth, screen: Option<ScreenPixels>) -> Result<(), String> {
+    let Outcome::Score(s) = score_reply(profile, reply, truth, screen) else { return Ok(()) };
+    let terms = [s.total, s.format, s.type_term, s.param, s.executor];
+    let sound =
+        terms.iter().all(|t| (0.0..=1.0).contains(t)) && s.param <= s.type_term && !s.reason.is_empty();
+    if sound { Ok(()) } else { Err(format!("{reply}: {s:?}")) }
+}
+
+/// `cargo nextest run --workspace --run-ignored only -E 'test(a_million)'`: about a minute.
+#[test]
+#[ignore = "a million cases"]
+fn a_million_replies_give_sound_scores() {
+    let truths = truths();
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+        cases: 1_000_000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
+    let cases = (replies(), 0..truths.len(), 0..Profile::ALL.len());
+    let outcome = runner.run(&cases, |(reply, truth, profile)| {
+        check(&Profile::ALL[profile], &reply, &truths[truth], SCREEN).map_err(TestCaseError::fail)
+    });
+    outcome.expect("every score is sound");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2048))]
 
     #[test]
     fn any_reply_gives_terms_between_nothing_and_one(
-        reply in prop_oneof![
-            "\\PC{0,80}",
-            "(<think>)?[a-z]{0,3}(</think>)?[ \n]?(<answer>)?(click|scroll|type|home|x)\\((point=|element=|content=)?'?[-(0-9, a-z)é]{0,12}'?\\)?(</answer>)?",
-        ],
+        reply in replies(),
         which in 0_usize..6,
         profile in 0_usize..5,
         edge in prop_oneof![Just(f64::NAN), Just(f64::INFINITY), Just(0.0), Just(-5.0), Just(1e300)],
     ) {
-        let truths = [
-            click(),
-            truth(r#"{"action": "scroll", "direction": "down"}"#),
-            truth(r#"{"action": "type", "text": "a é"}"#),
-            truth(r#"{"action": "click", "element": "7"}"#),
-            truth(r#"{"action": "press", "text": "ctrl+c"}"#),
-            Truth { action: "click".into(), point: Some([edge, 1.0]), ..Truth::default() },
-        ];
+        let odd = Truth { action: "click".into(), point: Some([edge, 1.0]), ..Truth::default() };
         let screen = Some(ScreenPixels { width: edge, height: 100.0 });
-        for screen in [SCREEN, None, screen] {
-            let outcome = score_reply(&Profile::ALL[profile], &reply, &truths[which], screen);
-            if let Outcome::Score(s) = outcome {
-                for term in [s.total, s.format, s.type_term, s.param, s.executor] {
-                    prop_assert!((0.0..=1.0).contains(&term), "{s:?}");
-                }
-                prop_assert!(s.param <= s.type_term && !s.reason.is_empty());
+        for truth in [&truths()[which], &odd] {
+            for screen in [SCREEN, None, screen] {
+                check(&Profile::ALL[profile], &reply, truth, screen).map_err(TestCaseError::fail)?;
             }
         }
     }

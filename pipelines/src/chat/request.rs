@@ -12,6 +12,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+pub use tracemill_data::prompt::Role;
+
 use super::key::Key;
 use super::settings::StructuredStyle;
 
@@ -33,18 +35,6 @@ pub struct ChatRequest {
     pub extra: BTreeMap<String, Value>,
     /// Which of several independent replies to the same question is wanted, from 0.
     pub replica: u32,
-}
-
-/// Who says something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Instructions.
-    System,
-    /// The one who asks.
-    User,
-    /// The model.
-    Assistant,
 }
 
 /// One turn of a conversation.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::{Value, json};
 use tracemill_data::prompt::{Rendered, Role, registry, screen_text};
 use tracemill_data::trace::Screen;
 
@@ -15,15 +16,17 @@ use crate::chat::{
 pub struct Endpoint {
     client: BlockingClient,
     max_tokens: u32,
+    structured: bool,
 }
 
 impl Endpoint {
-    /// Opens the client. Replies are greedy and end after `max_tokens`.
+    /// Opens the client. Replies are greedy and end after `max_tokens`; `structured` holds those on text screens to
+    /// a schema.
     ///
     /// # Errors
     /// Settings that cannot work.
-    pub fn open(settings: &ChatSettings, max_tokens: u32) -> Result<Self, ChatError> {
-        Ok(Self { client: BlockingClient::open(settings)?, max_tokens })
+    pub fn open(settings: &ChatSettings, max_tokens: u32, structured: bool) -> Result<Self, ChatError> {
+        Ok(Self { client: BlockingClient::open(settings)?, max_tokens, structured })
     }
 }
 
@@ -34,11 +37,15 @@ impl Executor for Endpoint {
     }
 
     fn execute_all(&self, commands: &[Command<'_>]) -> Result<Vec<Outcome<Reply>>, ChatError> {
-        let asked = |command: &Command<'_>| {
+        let asked = |command: &Command<'_>| -> Result<ChatRequest, ChatError> {
             let values = BTreeMap::from([("command", command.instruction.to_owned())]);
-            ask(&self.client, "executor", values, command.screen, command.image, self.max_tokens)
+            let mut request =
+                ask(&self.client, "executor", values, command.screen, command.image, self.max_tokens)?;
+            let held = self.structured && command.image.is_none();
+            request.structured = held.then(|| action_schema(command.screen));
+            Ok(request)
         };
-        let requests: Vec<ChatRequest> = commands.iter().map(asked).collect::<Result<_, _>>()?;
+        let requests: Vec<ChatRequest> = commands.iter().map(asked).collect::<Result<_, ChatError>>()?;
         let outcomes = self.client.call_all(&requests, |_, _| {})?;
         let reply = |outcome| match outcome {
             Outcome::Reply(ChatReply { text, .. }) => Outcome::Reply(Reply { text, ambiguous: Vec::new() }),
@@ -46,6 +53,23 @@ impl Executor for Endpoint {
         };
         Ok(outcomes.into_iter().map(reply).collect())
     }
+}
+
+/// The actions that the prompt for text screens offers, on the elements that are there.
+fn action_schema(screen: &Screen) -> Value {
+    let actions =
+        ["complete", "press home", "click", "long press", "press back", "type", "select", "scroll", "enter"];
+    let ids: Vec<&str> = screen.elements.iter().map(|e| e.id.as_str()).collect();
+    json!({
+        "type": "object",
+        "properties": {
+            "action": {"type": "string", "enum": actions},
+            "element": {"type": "string", "enum": ids},
+            "input_text": {"type": "string", "maxLength": 200},
+        },
+        "required": ["action", "element", "input_text"],
+        "additionalProperties": false,
+    })
 }
 
 /// A role's prompt as a request: the template `name` with a picture, `name-text` with the screen's elements
@@ -67,6 +91,8 @@ pub fn ask(
         values.insert("screen", screen_text(&screen.elements));
         format!("{name}-text")
     };
+    // What a model or a screen says must not be counted as a picture.
+    values.values_mut().for_each(|value| *value = value.replace("<image>", "‹image›"));
     let prompt = registry()
         .render(&template, &values)
         .map_err(|e| ChatError::Setting { key: "prompt".to_owned(), reason: e.to_string() })?;

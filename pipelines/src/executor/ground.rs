@@ -157,8 +157,8 @@ struct Query {
     role: Option<usize>,
     /// Whether it wants something that is off turned on, or the reverse.
     wants_checked: Option<bool>,
-    /// The n-th of equals, from 0; `usize::MAX` is the last.
-    ordinal: Option<usize>,
+    /// The ordinal's word, and the n-th of equals that it means, from 0; `usize::MAX` is the last.
+    ordinal: Option<(&'static str, usize)>,
     /// A place on the screen.
     place: Option<Place>,
 }
@@ -191,7 +191,7 @@ impl Query {
             quoted,
             wants_checked: wants_checked(said),
             ordinal: ordinal(&all, in_quotes),
-            place: place(said),
+            place: place(&all, in_quotes),
             words: all,
         }
     }
@@ -305,9 +305,12 @@ impl Query {
         if let Some(wanted) = self.wants_checked {
             narrow(&|e| e.states.iter().any(|s| is_checked(s) == Some(!wanted)));
         }
-        match self.ordinal {
-            Some(usize::MAX) => best = best.pop().into_iter().collect(),
-            Some(n) if n < best.len() => best = vec![best[n]],
+        // `Last name` is a label: an ordinal that stands in the label tells nothing apart.
+        let in_label =
+            |word: &str| best.iter().any(|c| words(&elements[c.element].text).iter().any(|w| w == word));
+        match self.ordinal.filter(|(word, _)| !in_label(word)) {
+            Some((_, usize::MAX)) => best = best.pop().into_iter().collect(),
+            Some((_, n)) if n < best.len() => best = vec![best[n]],
             _ => {}
         }
         if let Some(place) = self.place.filter(|_| best.len() > 1) {
@@ -371,8 +374,8 @@ fn is_quoted(instruction: &str, name: &str) -> bool {
 /// The role that an instruction names outside the quoted name.
 fn role_of(all: &[String], quoted: &[String]) -> Option<usize> {
     let joined = format!(" {} ", all.join(" "));
-    let name = quoted.join(" ");
-    let outside = if name.is_empty() { joined } else { joined.replacen(&name, " ", 1) };
+    let name = format!(" {} ", quoted.join(" "));
+    let outside = if quoted.is_empty() { joined } else { joined.replacen(&name, " ", 1) };
     ROLES.iter().position(|(nouns, _)| nouns.iter().any(|n| outside.contains(&format!(" {n} "))))
 }
 
@@ -400,20 +403,23 @@ const ORDINALS: &[(&str, usize)] = &[
 ];
 
 /// The ordinal of an instruction, unless it stands in the quoted name.
-fn ordinal(all: &[String], quoted: &[String]) -> Option<usize> {
+fn ordinal(all: &[String], quoted: &[String]) -> Option<(&'static str, usize)> {
     let said = |word: &str| all.iter().any(|w| w == word) && !quoted.iter().any(|w| w == word);
-    ORDINALS.iter().find(|(word, _)| said(word)).map(|(_, n)| *n)
+    ORDINALS.iter().copied().find(|(word, _)| said(word))
 }
 
-fn place(lower: &str) -> Option<Place> {
-    let says = |words: &[&str]| words.iter().any(|w| lower.contains(w));
+/// The place that an instruction names in whole words, outside the quoted name.
+fn place(all: &[String], quoted: &[String]) -> Option<Place> {
+    let outside: Vec<&str> = all.iter().filter(|w| !quoted.contains(w)).map(String::as_str).collect();
+    let text = format!(" {} ", outside.join(" "));
+    let says = |phrases: &[&str]| phrases.iter().any(|p| text.contains(&format!(" {p} ")));
     if says(&["at the top", "on top", "topmost", "upper"]) {
         Some(Place::Top)
-    } else if says(&["at the bottom", "bottom of", "lower", "bottommost"]) {
+    } else if says(&["at the bottom", "bottommost", "lower"]) {
         Some(Place::Bottom)
-    } else if says(&["on the left", "leftmost", "left side", "left-hand"]) {
+    } else if says(&["on the left", "leftmost", "left side", "left hand"]) {
         Some(Place::Left)
-    } else if says(&["on the right", "rightmost", "right side", "right-hand"]) {
+    } else if says(&["on the right", "rightmost", "right side", "right hand"]) {
         Some(Place::Right)
     } else {
         None

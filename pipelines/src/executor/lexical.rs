@@ -273,6 +273,11 @@ mod tests {
         );
         assert_eq!(answer("Tap the Delete button", &twins).1, ["0", "2"]);
         assert_eq!(answer("Tap the second Delete button", &twins), ("click(element='2')".to_owned(), vec![]));
+        let followers =
+            screen(&[("button", "Followers", &[]), ("p", "x", &[]), ("button", "Followers", &[])]);
+        assert_eq!(answer("Tap 'Followers'", &followers).1, ["0", "2"], "`lower` is no place here");
+        let names = screen(&[("input", "Last name", &[]), ("input", "Last name", &[])]);
+        assert_eq!(answer("Tap Last name", &names).1, ["0", "1"]);
         assert_eq!(answer("Tap the last 'Delete'", &twins), ("click(element='2')".to_owned(), vec![]));
     }
 

@@ -83,7 +83,12 @@ pub fn run(settings: &Settings, args: &DoctorArgs) -> Result<()> {
     }
     if let Some(input) = &args.input {
         let rewarder = Rewarder::open(&settings.reward, args.images.as_deref())?;
-        checks.extend(pool(input, args.prompts, &rewarder)?);
+        // What was found so far is shown, whatever becomes of the pool.
+        checks.extend(
+            pool(input, args.prompts, &rewarder).unwrap_or_else(|e| {
+                vec![Check::new("pool", Verdict::Bad, format!("{e:#}"), "see the reason")]
+            }),
+        );
     }
     if args.json {
         table::print(&serde_json::to_string_pretty(&checks)?);
@@ -176,7 +181,8 @@ fn pool(input: &Path, prompts: usize, rewarder: &Rewarder) -> Result<Vec<Check>>
             .filter_map(|r| r.reward.as_ref().map(|r| r.total))
             .collect();
         at += group.outputs.len();
-        if totals.len() > 1 {
+        // A group of one teaches nothing either.
+        if !totals.is_empty() {
             usable += 1;
             dead += usize::from(totals.iter().all(|t| (t - totals[0]).abs() < 1e-9));
         }
@@ -268,7 +274,8 @@ fn coordinates(rewarder: &Rewarder, rows: &[AgentRow], rewarded: &[Rewarded]) ->
         };
         let size = ScreenSize { width_px: row.screen.width, height_px: row.screen.height };
         let Ok(parsed) = parse_action(Reply::of(reply).content(), FrameName::Pixels) else { continue };
-        let Some(point) = parsed.action.point else { continue };
+        let pointed = matches!(parsed.action.verb, Verb::Click | Verb::LongPress);
+        let Some(point) = parsed.action.point.filter(|_| pointed) else { continue };
         points += 1;
         for (i, frame) in frames.into_iter().enumerate() {
             let Some(at) = (Position { frame, ..point }).to_pixels(Some(size)) else { continue };
@@ -282,6 +289,7 @@ fn coordinates(rewarder: &Rewarder, rows: &[AgentRow], rewarded: &[Rewarded]) ->
     let found = format!("{points} points; hits as px {}, thousandths {}, norm {}", hits[0], hits[1], hits[2]);
     let verdict = match points {
         0 => Verdict::Note,
+        _ if hits[best] == 0 => Verdict::Note,
         _ if best == set => Verdict::Good,
         _ => Verdict::Bad,
     };

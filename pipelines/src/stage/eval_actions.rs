@@ -1,6 +1,6 @@
 //! `eval actions`: Type, GR and SR (CES, section 5.1) of stored replies, or of an executor on a run's steps; by application, action type and episode length, with bootstrap intervals.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -8,9 +8,9 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use serde_json::json;
-use tracemill_data::action::Verb;
+use tracemill_data::action::{FrameName, Verb};
 use tracemill_data::artifact::Truth;
-use tracemill_data::grammar::vocabulary;
+use tracemill_data::grammar::{parse_action, vocabulary};
 use tracemill_data::trace::{EpisodeRow, Screen, StepRow, read_episodes};
 use tracemill_models::metrics::{ActionMetrics, Rate, StepScore, action_metrics};
 use tracemill_models::rl::{Outcome, Profile};
@@ -30,6 +30,8 @@ struct Evaluated {
     id: String,
     episode: String,
     app: String,
+    /// Steps of the episode; of stored replies, its rows.
+    steps: usize,
     /// The true action's verb.
     action: String,
     /// Name of the phrasing, `source` for the data's own instruction, empty for stored replies.
@@ -103,7 +105,7 @@ fn write_rows(path: &Path, rows: &[Evaluated]) -> Result<()> {
 
 /// Rows of a file as `score` reads them; `episode` and `app` group them.
 fn stored(input: &Path, profile: &Profile) -> Result<Vec<Evaluated>> {
-    let mut rows = Vec::new();
+    let mut rows: Vec<Evaluated> = Vec::new();
     let item = tracemill_data::adapters::Item::whole(input.to_owned());
     for_each_row(&item, |line, row| {
         let (row, fault) = match row {
@@ -116,6 +118,7 @@ fn stored(input: &Path, profile: &Profile) -> Result<Vec<Evaluated>> {
             episode: row.episode.as_deref().map_or_else(|| id.clone(), str::to_owned),
             id,
             app: row.app.as_deref().unwrap_or_default().to_owned(),
+            steps: 0,
             action: truth.map(|t| verb_name(t).to_owned()).unwrap_or_default(),
             phrasing: String::new(),
             ambiguous: false,
@@ -126,6 +129,9 @@ fn stored(input: &Path, profile: &Profile) -> Result<Vec<Evaluated>> {
             outcome: fault.map_or_else(|| row.score(profile), |reason| Outcome::Error { reason }),
         });
     })?;
+    let mut lengths: BTreeMap<String, usize> = BTreeMap::new();
+    rows.iter().for_each(|row| *lengths.entry(row.episode.clone()).or_default() += 1);
+    rows.iter_mut().for_each(|row| row.steps = lengths[&row.episode]);
     Ok(rows)
 }
 
@@ -219,6 +225,7 @@ fn blank(episode: &EpisodeRow, step: &StepRow, asked: Asked) -> Evaluated {
         id: format!("{}#{}", step.episode_id, step.step),
         episode: step.episode_id.clone(),
         app: step.app.clone().unwrap_or_else(|| episode.app.clone()),
+        steps: episode.steps as usize,
         action: step.action.clone(),
         phrasing: asked.phrasing,
         ambiguous: asked.ambiguous,
@@ -237,6 +244,7 @@ fn evaluate(rewarder: &Rewarder, waiting: Vec<Waiting>) -> Result<Vec<Evaluated>
         .collect();
     let truths: Vec<Truth> = waiting.iter().map(|w| w.truth.clone()).collect();
     let done = rewarder.act(&commands, &truths)?;
+    rewarder.check_failures()?;
     Ok(waiting.into_iter().zip(done).map(|(w, (outcome, reply))| filled(w, outcome, reply)).collect())
 }
 
@@ -244,8 +252,8 @@ fn filled(waiting: Waiting, outcome: Outcome, reply: Option<Reply>) -> Evaluated
     let Waiting { row, truth, .. } = waiting;
     let touches = matches!(row.action.as_str(), "click" | "long_press" | "type");
     let element_right = truth.element.as_ref().filter(|_| touches).map(|wanted| {
-        let call = format!("element='{wanted}'");
-        outcome.score().and_then(|s| s.parsed.as_ref()).is_some_and(|parsed| parsed.contains(&call))
+        let parsed = outcome.score().and_then(|s| parse_action(s.parsed.as_deref()?, FrameName::Pixels).ok());
+        parsed.is_some_and(|p| p.action.target.element.as_ref() == Some(wanted))
     });
     let (reply, said_ambiguous) = reply.map(|r| (r.text, !r.ambiguous.is_empty())).unwrap_or_default();
     Evaluated { said_ambiguous, reply, element_right, outcome, ..row }
@@ -261,16 +269,11 @@ struct Group {
 }
 
 fn groups(rows: &[Evaluated], resamples: u32, seed: u64) -> Vec<Group> {
-    let mut lengths: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for row in rows {
-        lengths.entry(&row.episode).or_default().insert(&row.id);
-    }
-    let length = |row: &Evaluated| bucket(lengths.get(row.episode.as_str()).map_or(1, BTreeSet::len));
     let keys: [(&'static str, &dyn Fn(&Evaluated) -> String); 5] = [
         ("all", &|_| "all".to_owned()),
         ("app", &|r| r.app.clone()),
         ("action", &|r| r.action.clone()),
-        ("episode length", &length),
+        ("episode length", &|r| bucket(r.steps)),
         ("phrasing", &|r| r.phrasing.clone()),
     ];
     let mut groups = Vec::new();

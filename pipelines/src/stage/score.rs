@@ -3,9 +3,9 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use anyhow::{Context, Result};
 use rayon::prelude::*;
@@ -18,6 +18,7 @@ use tracemill_models::rl::{Outcome, Profile, Score, score_reply};
 
 use crate::cli::{ScoreArgs, ScoreDiffArgs};
 use crate::progress;
+use crate::run::Replacing;
 use crate::table::{self, Table};
 
 /// A row of the input: an executor's raw reply, and what it should have done.
@@ -37,13 +38,64 @@ pub(super) struct Row<'a> {
     pub(super) episode: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     pub(super) app: Option<Cow<'a, str>>,
+    /// Why the truth cannot be read: the row abstains.
+    #[serde(skip)]
+    truth_fault: Option<String>,
     #[serde(default)]
     screen: Option<ScreenPixels>,
 }
 
-impl Row<'_> {
+/// The fields of a row, each still to be read: what is wrong with one costs only that one.
+#[derive(Deserialize)]
+struct Loose<'a> {
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    prediction: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    truth: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    screen: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    episode: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    app: Option<&'a RawValue>,
+}
+
+impl<'a> Row<'a> {
+    /// Reads a row. One with a field of the wrong kind is read field by field: a prediction that is no string
+    /// counts as its JSON, a truth that cannot be read makes the row abstain, a screen that cannot is none.
+    ///
+    /// # Errors
+    /// When the text is no JSON object.
+    pub(super) fn parse(text: &'a str) -> Result<Self, String> {
+        if let Ok(row) = serde_json::from_str(text) {
+            return Ok(row);
+        }
+        let loose: Loose<'a> = serde_json::from_str(text).map_err(|e| format!("the line is no row: {e}"))?;
+        let given = |raw: Option<&'a RawValue>| raw.map(RawValue::get).filter(|json| *json != "null");
+        let words = |raw| given(raw).map(|json| Cow::Owned(text_of(json)));
+        let truth = given(loose.truth).map(serde_json::from_str::<Truth>).transpose();
+        Ok(Self {
+            id: loose.id,
+            prediction: words(loose.prediction),
+            error: loose.error,
+            truth_fault: truth.as_ref().err().map(|e| format!("truth: {e}")),
+            truth: truth.ok().flatten(),
+            screen: given(loose.screen).and_then(|json| serde_json::from_str(json).ok()),
+            episode: words(loose.episode),
+            app: words(loose.app),
+        })
+    }
+
     pub(super) fn score(&self, profile: &Profile) -> Outcome {
-        if let Some(error) = self.error.filter(|e| e.get() != "null") {
+        if let Some(reason) = &self.truth_fault {
+            return Outcome::Abstain { reason: reason.clone() };
+        }
+        let said = |e: &&RawValue| !matches!(e.get(), "null" | "false" | "\"\"");
+        if let Some(error) = self.error.filter(said) {
             return Outcome::Error { reason: format!("the call failed: {}", error.get()) };
         }
         let Some(prediction) = &self.prediction else {
@@ -55,6 +107,28 @@ impl Row<'_> {
         }
     }
 }
+
+/// The text of a JSON string, in which half of a surrogate pair (Python writes it where a reply is cut off)
+/// becomes U+FFFD; of any other value, its JSON.
+fn text_of(json: &str) -> String {
+    if !json.starts_with('"') {
+        return json.to_owned();
+    }
+    serde_json::from_str(json).unwrap_or_else(|_| {
+        let whole = LONE_SURROGATE.replace_all(json, |found: &regex::Captures<'_>| match found.get(1) {
+            Some(pair) => pair.as_str().to_owned(),
+            None => "\\ufffd".to_owned(),
+        });
+        serde_json::from_str(&whole).unwrap_or_else(|_| json.to_owned())
+    })
+}
+
+/// A pair of escaped surrogates, which is kept, or half of one.
+static LONE_SURROGATE: LazyLock<regex::Regex> = LazyLock::new(|| {
+    let pattern =
+        r"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}";
+    regex::Regex::new(pattern).expect("a valid expression")
+});
 
 /// A row of the output. Every input line gives one, in order; only a score has numbers.
 #[derive(Serialize)]
@@ -143,7 +217,7 @@ pub fn run(args: &ScoreArgs) -> Result<()> {
         anyhow::bail!("give --input rows.jsonl and --out scored.jsonl (see `tracemill score --help`)");
     };
     let profile = Profile::named(profile).map_err(anyhow::Error::msg)?;
-    let mut file = BufWriter::new(File::create(out).with_context(|| format!("--out {}", out.display()))?);
+    let mut file = Replacing::create(out).with_context(|| format!("--out {}", out.display()))?;
     let mut tally = Tally::default();
     blocks(
         input,
@@ -153,43 +227,53 @@ pub fn run(args: &ScoreArgs) -> Result<()> {
             file.write_all(&bytes).with_context(|| format!("--out {}", out.display()))
         },
     )?;
-    file.flush()?;
+    file.finish().with_context(|| format!("--out {}", out.display()))?;
     table::print(&summary(profile, &tally, out));
     Ok(())
 }
 
 /// Maps the blocks of lines of `input` in parallel, a window at a time, and hands the results on in
-/// their order.
+/// their order, on a thread of its own: the next window is worked on while the last one is written.
 fn blocks<T: Send>(
     input: &Path,
     map: impl Fn(&Item) -> Result<T> + Sync,
-    mut take: impl FnMut(T) -> Result<()>,
+    mut take: impl FnMut(T) -> Result<()> + Send,
 ) -> Result<()> {
     std::fs::metadata(input).with_context(|| format!("--input {}", input.display()))?;
     let items = line_items(input, CHUNK_BYTES);
     let bar = progress::bar("score", "blocks", Some(items.len() as u64));
-    for window in items.chunks(2 * rayon::current_num_threads()) {
-        let done: Vec<Result<T>> = window.par_iter().map(&map).collect();
-        bar.inc(window.len() as u64);
-        for result in done {
-            take(result?)?;
+    let window = 2 * rayon::current_num_threads();
+    let (results, done) = std::sync::mpsc::sync_channel::<T>(window);
+    std::thread::scope(|scope| {
+        let taker = scope.spawn(move || done.into_iter().try_for_each(&mut take));
+        'windows: for items in items.chunks(window) {
+            let mapped: Vec<Result<T>> = items.par_iter().map(&map).collect();
+            bar.inc(items.len() as u64);
+            for result in mapped {
+                // A taker that is gone has failed, and says why below.
+                if results.send(result?).is_err() {
+                    break 'windows;
+                }
+            }
         }
-    }
-    bar.finish_and_clear();
-    Ok(())
+        drop(results);
+        bar.finish_and_clear();
+        taker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// Calls `visit` with each line's number and row, or the reason why it is none.
 pub(super) fn for_each_row(item: &Item, mut visit: impl FnMut(u64, Result<Row<'_>, String>)) -> Result<()> {
     let read = for_each_line(item, |number, line| match line {
-        Ok(text) => visit(number, serde_json::from_str(text).map_err(|e| format!("the line is no row: {e}"))),
+        Ok(text) => visit(number, Row::parse(text)),
         Err(fault) => visit(number, Err(fault.reason)),
     });
     read.map_err(|fault| anyhow::anyhow!("{}: {}", item.path.display(), fault.reason))
 }
 
 fn score_block(item: &Item, profile: &Profile) -> Result<(Vec<u8>, Tally)> {
-    let (mut out, mut tally) = (Vec::new(), Tally::default());
+    // A scored row is about as long as its row and a half.
+    let (mut out, mut tally) = (Vec::with_capacity(2 * CHUNK_BYTES as usize), Tally::default());
     let mut failed = None;
     for_each_row(item, |line, row| {
         let (id, outcome) = match &row {

@@ -12,24 +12,26 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tracemill_models::rl::Profile;
+use tracemill_models::rl::{Outcome, Profile};
 
+use super::reward::reward_batch;
 use super::score::{Row, Scored};
 use crate::cli::ServeRewardArgs;
 use crate::reward::{AgentRow, Rewarder};
 use crate::settings::Settings;
 
 /// Largest request body: a batch of rows with screenshots as data URLs.
-const MAX_BODY_BYTES: usize = 256 << 20;
+const MAX_BODY_BYTES: usize = 64 << 20;
 /// Batches worked on at a time; more wait their turn, none is turned away.
 const AT_A_TIME: usize = 8;
 
 struct Service {
     rewarder: Rewarder,
-    turns: Semaphore,
+    turns: Arc<Semaphore>,
 }
 
 /// Serves until interrupted.
@@ -44,7 +46,7 @@ pub fn reward(settings: &Settings, args: &ServeRewardArgs) -> Result<()> {
     let rewarder = Rewarder::open(&section, args.images.as_deref())?;
     let name = format!("profile {}, executor {}", rewarder.profile().name, rewarder.executor_name());
     // The service outlives the runtime: a client inside it owns a runtime, which must not be dropped by a task.
-    let service = Arc::new(Service { rewarder, turns: Semaphore::new(AT_A_TIME) });
+    let service = Arc::new(Service { rewarder, turns: Arc::new(Semaphore::new(AT_A_TIME)) });
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let listener = TcpListener::bind(args.addr).await.with_context(|| format!("--addr {}", args.addr))?;
@@ -108,20 +110,28 @@ async fn in_turn(
     service: Arc<Service>,
     work: impl FnOnce(&Service) -> Result<Response, Refusal> + Send + 'static,
 ) -> Result<Response, Refusal> {
-    let _turn = service.turns.acquire().await.map_err(failed)?;
-    let held = Arc::clone(&service);
-    tokio::task::spawn_blocking(move || work(&held)).await.map_err(failed)?
+    // The turn ends with the work, also when the caller has gone.
+    let turn = Arc::clone(&service.turns).acquire_owned().await.map_err(failed)?;
+    tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        work(&service)
+    })
+    .await
+    .map_err(failed)?
 }
 
 #[derive(Deserialize)]
-struct RewardBody {
-    rows: Vec<AgentRow>,
+struct RewardBody<'a> {
+    #[serde(borrow)]
+    rows: Vec<&'a RawValue>,
 }
 
 async fn rewards(State(service): State<Arc<Service>>, body: Bytes) -> Result<Response, Refusal> {
     in_turn(service, move |service| {
-        let body: RewardBody = serde_json::from_slice(&body).map_err(|e| bad_body(&e))?;
-        let done = service.rewarder.reward_all(&body.rows);
+        let body: RewardBody<'_> = serde_json::from_slice(&body).map_err(|e| bad_body(&e))?;
+        let rows: Vec<Result<AgentRow, String>> =
+            body.rows.iter().map(|raw| serde_json::from_str(raw.get()).map_err(|e| e.to_string())).collect();
+        let done = reward_batch(&service.rewarder, &rows);
         let results = done.map_err(|e| Refusal(StatusCode::BAD_GATEWAY, e.to_string()))?;
         Ok(Json(json!({ "results": results })).into_response())
     })
@@ -134,7 +144,7 @@ struct ScoreBody<'a> {
     #[serde(borrow, default)]
     profile: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    rows: Vec<Row<'a>>,
+    rows: Vec<&'a RawValue>,
 }
 
 #[derive(Serialize)]
@@ -149,9 +159,14 @@ async fn score(State(service): State<Arc<Service>>, body: Bytes) -> Result<Respo
             Some(name) => Profile::named(name).map_err(|e| Refusal(StatusCode::BAD_REQUEST, e))?,
             None => service.rewarder.profile(),
         };
-        let outcomes: Vec<_> = body.rows.par_iter().map(|row| row.score(profile)).collect();
-        let numbered = body.rows.iter().zip(&outcomes).zip(0..);
-        let results = numbered.map(|((row, outcome), i)| Scored::new(row.id, i, profile, outcome)).collect();
+        let score = |raw: &&RawValue| match Row::parse(raw.get()) {
+            Ok(row) => (row.id.map(RawValue::to_owned), row.score(profile)),
+            Err(reason) => (None, Outcome::Error { reason }),
+        };
+        let scored: Vec<_> = body.rows.par_iter().map(score).collect();
+        let numbered = scored.iter().zip(0..);
+        let results =
+            numbered.map(|((id, outcome), i)| Scored::new(id.as_deref(), i, profile, outcome)).collect();
         let json = serde_json::to_vec(&ScoreResults { results }).map_err(failed)?;
         Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
     })
@@ -165,7 +180,7 @@ mod tests {
 
     fn service() -> Arc<Service> {
         let rewarder = Rewarder::open(&RewardSection::default(), None).expect("opens");
-        Arc::new(Service { rewarder, turns: Semaphore::new(AT_A_TIME) })
+        Arc::new(Service { rewarder, turns: Arc::new(Semaphore::new(AT_A_TIME)) })
     }
 
     /// Starts a service on a free port; it ends with the test's runtime.
@@ -240,8 +255,8 @@ mod tests {
             (status, reply["error"].as_str().is_some_and(|e| e.contains("unknown profile"))),
             (400, true)
         );
-        let (status, _) = post("/reward", r#"{"rows": [{"role": "butler"}]}"#.to_owned()).await;
-        assert_eq!(status, 400);
+        let (status, reply) = post("/reward", r#"{"rows": [{"role": "butler"}]}"#.to_owned()).await;
+        assert_eq!((status, &reply["results"][0]["outcome"]), (200, &json!("error")), "{reply}");
         let health = client.get(format!("{base}/health")).send().await.expect("a reply");
         let health: Value = health.json().await.expect("JSON");
         assert_eq!(health["executor"], "lexical@1");

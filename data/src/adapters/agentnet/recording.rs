@@ -7,12 +7,13 @@ use serde_json::{Map, Value, json};
 
 use super::events::{Event, complete_events, visible_event};
 use super::{COMPLETE, Context, VISIBLE, text_of};
-use crate::action::{BBox, FrameName, Position, ScreenSize};
+use crate::action::{BBox, FrameName, ScreenSize};
+use crate::adapters::elements::smallest_around;
 use crate::adapters::rows::some_records;
 use crate::adapters::screenagent::name;
 use crate::adapters::source::{Fault, Fields, Refused, Rejecter, parse_json, read_text};
 use crate::adapters::{Item, Record, for_each_line};
-use crate::trace::{Episode, Format, Outcome, Platform, RejectKind, Screen, Step};
+use crate::trace::{Element, Episode, Format, Outcome, Platform, RejectKind, Screen, Step};
 
 /// Reads the recording in `folder`.
 ///
@@ -270,14 +271,20 @@ impl Recording<'_> {
         let Event { mut action, time, tree, instruction } = event;
         let first = *self.first_time.get_or_insert(time);
         let tree = tree.map(Fields);
-        if let (Some(tree), Some(point)) = (tree, action.point) {
-            let target = &action.target;
-            action.target.boxes = element_box(tree, target.name.as_deref(), target.role.as_deref(), point);
+        let elements = tree.map(elements).unwrap_or_default();
+        let target = &mut action.target;
+        let is_it =
+            |e: &&Element| target.name.as_ref() == Some(&e.text) && target.role.as_ref() == Some(&e.role);
+        let touched = action.point.and_then(|p| smallest_around(elements.iter().filter(is_it), p.x, p.y));
+        if let Some(Element { id, bbox, .. }) = touched {
+            target.boxes = bbox.iter().copied().collect();
+            target.element = Some(id.clone());
         }
         let step = Step {
             screen: Screen {
                 size: self.about.size,
                 tree: self.side.tree(time).map(|line| format!("{}#{line}", self.tree)),
+                elements,
                 ..Screen::default()
             },
             app: self.side.app(time).map(str::to_owned),
@@ -290,20 +297,28 @@ impl Recording<'_> {
     }
 }
 
-/// The box of the smallest element of that name and role that contains the point; none when
-/// there is no such element, as when the tree was taken of another window.
-fn element_box(tree: Fields<'_>, name: Option<&str>, role: Option<&str>, at: Position) -> Vec<BBox> {
-    let (Some(name), Some(role)) = (name, role) else { return Vec::new() };
-    let mut found: Vec<BBox> = Vec::new();
+/// The nodes of a UIA tree that have a name and an area, in the tree's order; an element's id is its place
+/// among all nodes. The whole tree stays where [`Screen::tree`] says.
+fn elements(tree: Fields<'_>) -> Vec<Element> {
+    let mut found = Vec::new();
     let mut nodes = vec![tree];
+    let mut place = 0_usize;
     while let Some(node) = nodes.pop() {
-        let is_it = node.opt_str("Name") == Some(name) && node.opt_str("ControlType") == Some(role);
-        found.extend(rectangle(node).filter(|b| is_it && b.contains(at.x, at.y)));
+        let bbox = rectangle(node).filter(|b| b.right > b.left && b.bottom > b.top);
+        if let (Some(name), Some(_)) = (node.opt_str("Name"), bbox) {
+            found.push(Element {
+                id: place.to_string(),
+                role: node.opt_str("ControlType").unwrap_or_default().to_owned(),
+                text: name.to_owned(),
+                states: Vec::new(),
+                bbox,
+            });
+        }
+        place += 1;
         let children = node.get("Children").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        nodes.extend(children.iter().filter_map(Value::as_object).map(Fields));
+        nodes.extend(children.iter().rev().filter_map(Value::as_object).map(Fields));
     }
-    let area = |b: &BBox| (b.right - b.left) * (b.bottom - b.top);
-    found.into_iter().min_by(|a, b| area(a).total_cmp(&area(b))).into_iter().collect()
+    found
 }
 
 fn rectangle(node: Fields<'_>) -> Option<BBox> {

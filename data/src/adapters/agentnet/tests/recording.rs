@@ -59,6 +59,9 @@ fn a_recording_has_windows_trees_boxes_and_labels() {
     };
     assert_eq!(first.action.point, Some(pixels(30.0, 40.0)));
     assert_eq!(first.action.target.boxes.iter().map(|b| b.left).collect::<Vec<_>>(), [25.0]);
+    let element = first.action.target.element.as_deref();
+    let touched = first.screen.elements.iter().find(|e| Some(e.id.as_str()) == element);
+    assert_eq!(touched.map(|e| e.text.as_str()), Some("OK"), "{:?}", first.screen.elements);
     assert_eq!((first.app.as_deref(), first.window.as_deref()), (Some("explorer"), Some("Settings")));
     assert_eq!(first.screen.tree.as_deref(), Some("rec/a11y.jsonl#2"));
     assert_eq!(first.instruction.as_deref(), Some("Click on OK"));
