@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tracemill_data::action::{Action, FrameName, Position, ScreenSize};
+use tracemill_data::action::{Action, FrameName, ScreenSize};
 use tracemill_data::adapters::Input;
 use tracemill_data::artifact::{ScreenPixels, Truth};
 use tracemill_data::grammar::{Reply as ReplyText, parse_action};
@@ -19,7 +19,7 @@ use tracemill_data::trace::{Element, Screen};
 use tracemill_models::rl::{AgentReward, Outcome, Profile, agent_reward, score_action, score_reply};
 
 use crate::chat::{BlockingClient, ChatError, ChatSettings, ErrorGuard, Image, Outcome as Called};
-use crate::executor::{Command, Endpoint, Executor, Lexical, Reply, ask};
+use crate::executor::{Command, Coordinates, Endpoint, Executor, Lexical, Reply, ask};
 use crate::settings::RewardSection;
 
 /// Whose output is rewarded.
@@ -105,12 +105,17 @@ impl Rewarded {
     }
 }
 
+/// The limit of Qwen2.5-VL's processor in the paper's executor.
+const DEFAULT_MAX_PIXELS: u64 = 1_003_520;
+
 /// Rewards outputs by a profile, an executor and, for State Trackers, a Coordinator.
 pub struct Rewarder {
     profile: &'static Profile,
     executor: Box<dyn Executor>,
     coordinator: Option<BlockingClient>,
-    frame: FrameName,
+    coordinates: Coordinates,
+    /// What the model's picture was limited to, for [`Coordinates::Resized`].
+    max_pixels: u64,
     max_tokens: u32,
     images: Option<Input>,
     /// Counts failures over all batches.
@@ -132,7 +137,15 @@ impl Rewarder {
             ),
             other => bail!("reward.executor is `{other}`: give `lexical` or `endpoint`"),
         };
-        let frame = if settings.executor == "lexical" { FrameName::Pixels } else { settings.coordinates };
+        let coordinates = if settings.executor == "lexical" { Coordinates::Px } else { settings.coordinates };
+        let max_pixels = match settings.endpoint.image_max_pixels {
+            None if coordinates == Coordinates::Resized => {
+                bail!(
+                    "reward.coordinates is `resized`: set reward.endpoint.image_max_pixels, which decides how"
+                )
+            }
+            limit => limit.unwrap_or(DEFAULT_MAX_PIXELS),
+        };
         let coordinator = (!settings.coordinator.endpoints.is_empty())
             .then(|| BlockingClient::open(&unguarded(&settings.coordinator)).context("reward.coordinator"))
             .transpose()?;
@@ -141,7 +154,8 @@ impl Rewarder {
             profile: Profile::named(&settings.profile).map_err(anyhow::Error::msg)?,
             executor,
             coordinator,
-            frame,
+            coordinates,
+            max_pixels,
             max_tokens: settings.max_tokens,
             guard: ErrorGuard::new(settings.endpoint.max_error_share, settings.endpoint.min_calls),
             tripped: Mutex::new(None),
@@ -169,8 +183,13 @@ impl Rewarder {
     }
 
     /// What the executor's coordinates are.
-    pub fn frame(&self) -> FrameName {
-        self.frame
+    pub fn coordinates(&self) -> Coordinates {
+        self.coordinates
+    }
+
+    /// An executor's action with its points in pixels of the screenshot, read as `coordinates`.
+    pub fn in_pixels(&self, coordinates: Coordinates, action: Action, size: ScreenSize) -> Option<Action> {
+        coordinates.to_pixels(action, Some(size), self.max_pixels)
     }
 
     /// The executor's name and version.
@@ -328,12 +347,12 @@ impl Rewarder {
     /// Scores an executor's reply whose coordinates are in the executor's own frame.
     fn score(&self, reply: &str, truth: &Truth, size: Option<ScreenSize>) -> Outcome {
         let pixels = size.map(ScreenPixels::from);
-        if self.frame == FrameName::Pixels {
+        if self.coordinates == Coordinates::Px {
             return score_reply(self.profile, reply, truth, pixels);
         }
         let formed = self.profile.answer(reply).is_some();
-        match parse_action(ReplyText::of(reply).content(), self.frame) {
-            Ok(parsed) => match in_pixels(parsed.action, size) {
+        match parse_action(ReplyText::of(reply).content(), FrameName::Pixels) {
+            Ok(parsed) => match self.coordinates.to_pixels(parsed.action, size, self.max_pixels) {
                 Some(action) => score_action(self.profile, &action, formed, truth, pixels),
                 None => Outcome::Error {
                     reason: "the executor's coordinates are relative, and the row has no screen size"
@@ -344,14 +363,6 @@ impl Rewarder {
             Err(_) => score_reply(self.profile, reply, truth, pixels),
         }
     }
-}
-
-/// The action with its points in pixels; `None` when that needs a screen size that is not known.
-fn in_pixels(action: Action, size: Option<ScreenSize>) -> Option<Action> {
-    let convert = |p: Option<Position>| {
-        p.map(|p| p.to_pixels(size).map(Position::from)).map_or(Some(None), |p| p.map(Some))
-    };
-    Some(Action { point: convert(action.point)?, end: convert(action.end)?, ..action })
 }
 
 /// The share of failures is watched over the stage, not over each batch, whose rows would be lost.

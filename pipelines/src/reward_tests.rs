@@ -74,15 +74,15 @@ fn relative_coordinates_become_pixels_before_they_are_scored() {
     let truth: Truth =
         serde_json::from_value(json!({"action": "click", "bbox": [400, 900, 600, 1100]})).expect("a truth");
     let mut rewarder = rewarder("paper");
-    for (frame, reply, right) in [
-        (FrameName::Thousandths, "click(point='(500, 500)')", true),
-        (FrameName::Normalized, "click(point='(0.5, 0.5)')", true),
-        (FrameName::Pixels, "click(point='(500, 500)')", false),
+    for (coordinates, reply, right) in [
+        (Coordinates::Thousandths, "click(point='(500, 500)')", true),
+        (Coordinates::Norm, "click(point='(0.5, 0.5)')", true),
+        (Coordinates::Px, "click(point='(500, 500)')", false),
     ] {
-        rewarder.frame = frame;
+        rewarder.coordinates = coordinates;
         let score = rewarder.score(reply, &truth, size);
         assert_eq!(score.score().map(|s| s.param > 0.0), Some(right), "{reply}");
     }
-    rewarder.frame = FrameName::Thousandths;
+    rewarder.coordinates = Coordinates::Thousandths;
     assert!(matches!(rewarder.score("click(point='(1, 1)')", &truth, None), Outcome::Error { .. }));
 }

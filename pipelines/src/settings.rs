@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use candle_core::Device;
 use serde::{Deserialize, Serialize};
-use tracemill_data::action::FrameName;
 use tracemill_data::adapters::AdapterOptions;
 use tracemill_data::views::SegmentSettings;
 use tracemill_models::cluster::Engine;
@@ -14,6 +13,7 @@ use tracemill_models::skill::SkillSettings;
 
 use crate::chat::{ChatSettings, OpenAiSettings};
 use crate::config::InputSetting;
+use crate::executor::Coordinates;
 
 /// Everything a run depends on.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -125,8 +125,9 @@ pub struct RewardSection {
     pub profile: String,
     /// `lexical` (built in, for screens with elements) or `endpoint`.
     pub executor: String,
-    /// What an endpoint's coordinates are: `px`, `norm` or `thousandths`.
-    pub coordinates: FrameName,
+    /// What an endpoint's coordinates are: `px`, `norm`, `thousandths`, or `resized` (Qwen2.5-VL: pixels of the
+    /// picture that the model saw).
+    pub coordinates: Coordinates,
     /// Longest reply of the executor and of the Coordinator, in tokens (CES, table 4).
     pub max_tokens: u32,
     /// Hold an endpoint's replies on text screens to a JSON schema of actions and of the screen's elements, for
@@ -143,7 +144,7 @@ impl Default for RewardSection {
         Self {
             profile: "paper".to_owned(),
             executor: "lexical".to_owned(),
-            coordinates: FrameName::Pixels,
+            coordinates: Coordinates::Px,
             max_tokens: 256,
             structured: false,
             endpoint: ChatSettings::default(),

@@ -2,11 +2,13 @@
 //!
 //! A reply is text, whoever wrote it, and is read by the same parser and scored by the same rules.
 
+mod coordinates;
 mod endpoint;
 mod ground;
 mod lexical;
 mod phrasing;
 
+pub use coordinates::{Coordinates, smart_resize};
 pub use endpoint::{Endpoint, ask};
 pub use ground::{Candidate, Grounding, ground};
 pub use lexical::Lexical;

@@ -6,12 +6,13 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
-use tracemill_data::action::{Action, FrameName, Position, ScreenSize, Verb};
+use tracemill_data::action::{Action, FrameName, ScreenSize, Verb};
 use tracemill_data::grammar::{Reply, parse_action, write_action};
 use tracemill_models::rl::{Outcome, score_action};
 
 use crate::chat::{ChatSettings, EndpointReport, Finding, probe_blocking};
 use crate::cli::DoctorArgs;
+use crate::executor::Coordinates;
 use crate::reward::{AgentRow, Rewarded, Rewarder};
 use crate::settings::Settings;
 use crate::table::{self, Table};
@@ -264,10 +265,10 @@ fn unread(rewarded: &[Rewarded]) -> Check {
     Check::new("executor replies", verdict, found, "check the prompt and the served model")
 }
 
-/// Which frame makes most of the executor's points hit.
+/// Which reading of the executor's points makes most of them hit.
 fn coordinates(rewarder: &Rewarder, rows: &[AgentRow], rewarded: &[Rewarded]) -> Check {
-    let frames = [FrameName::Pixels, FrameName::Thousandths, FrameName::Normalized];
-    let (mut hits, mut points) = ([0_usize; 3], 0_usize);
+    let all = Coordinates::ALL;
+    let (mut hits, mut points) = ([0_usize; 4], 0_usize);
     for (row, rewarded) in rows.iter().zip(rewarded) {
         let (Some(reply), true) = (&rewarded.reply, row.screen.width > 0 && row.screen.height > 0) else {
             continue;
@@ -275,18 +276,20 @@ fn coordinates(rewarder: &Rewarder, rows: &[AgentRow], rewarded: &[Rewarded]) ->
         let size = ScreenSize { width_px: row.screen.width, height_px: row.screen.height };
         let Ok(parsed) = parse_action(Reply::of(reply).content(), FrameName::Pixels) else { continue };
         let pointed = matches!(parsed.action.verb, Verb::Click | Verb::LongPress);
-        let Some(point) = parsed.action.point.filter(|_| pointed) else { continue };
+        if !pointed || parsed.action.point.is_none() {
+            continue;
+        }
         points += 1;
-        for (i, frame) in frames.into_iter().enumerate() {
-            let Some(at) = (Position { frame, ..point }).to_pixels(Some(size)) else { continue };
-            let action = Action { point: Some(at.into()), ..parsed.action.clone() };
+        for (i, coordinates) in all.into_iter().enumerate() {
+            let Some(action) = rewarder.in_pixels(coordinates, parsed.action.clone(), size) else { continue };
             let scored = score_action(rewarder.profile(), &action, true, &row.truth, Some(size.into()));
             hits[i] += usize::from(scored.score().is_some_and(|s| s.param > 0.0));
         }
     }
-    let set = frames.iter().position(|f| *f == rewarder.frame()).unwrap_or(0);
-    let best = (0..3).max_by_key(|&i| (hits[i], i == set)).unwrap_or(0);
-    let found = format!("{points} points; hits as px {}, thousandths {}, norm {}", hits[0], hits[1], hits[2]);
+    let set = all.iter().position(|c| *c == rewarder.coordinates()).unwrap_or(0);
+    let best = (0..all.len()).max_by_key(|&i| (hits[i], i == set)).unwrap_or(0);
+    let counts: Vec<String> = all.iter().zip(hits).map(|(c, n)| format!("{} {n}", c.name())).collect();
+    let found = format!("{points} points; hits as {}", counts.join(", "));
     let verdict = match points {
         0 => Verdict::Note,
         _ if hits[best] == 0 => Verdict::Note,
