@@ -86,3 +86,58 @@ fn relative_coordinates_become_pixels_before_they_are_scored() {
     rewarder.coordinates = Coordinates::Thousandths;
     assert!(matches!(rewarder.score("click(point='(1, 1)')", &truth, None), Outcome::Error { .. }));
 }
+
+/// A server that answers every chat request with `reply`, and keeps what it was asked.
+fn scripted(reply: &'static str) -> (String, std::sync::Arc<Mutex<Vec<String>>>) {
+    let asked = std::sync::Arc::new(Mutex::new(Vec::new()));
+    let kept = std::sync::Arc::clone(&asked);
+    let (address, bound) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let answer = axum::routing::post(move |body: String| async move {
+                kept.lock().expect("not poisoned").push(body);
+                let message = json!({"role": "assistant", "content": reply});
+                axum::Json(json!({"model": "m", "choices": [{"message": message, "finish_reason": "stop"}]}))
+            });
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            address.send(listener.local_addr().expect("an address")).expect("someone waits");
+            axum::serve(listener, axum::Router::new().fallback(answer)).await.expect("serves");
+        });
+    });
+    (format!("http://{}/v1", bound.recv().expect("an address")), asked)
+}
+
+/// Eq. 15 to 18: the Tracker's state goes to the Coordinator, its instruction to the Executor.
+#[test]
+fn a_tracker_is_paid_for_what_the_coordinator_makes_of_its_state() {
+    let (url, asked) = scripted("<think>c</think><answer>Tap 'Settings'</answer>");
+    let ledger = tempfile::tempdir().expect("a temporary folder");
+    for (profile, expected) in [("paper", [1.0, 0.9]), ("ces-code", [1.0, 1.0])] {
+        let settings = RewardSection {
+            profile: profile.to_owned(),
+            coordinator: serde_json::from_value(json!({
+                "ledger": ledger.path(), "endpoints": [{"base_url": url, "model": "m"}],
+            }))
+            .expect("settings"),
+            ..RewardSection::default()
+        };
+        let rewarder = Rewarder::open(&settings, None).expect("opens");
+        let rows = [
+            row("state-tracker", "<think>t</think><answer>The list is <image> open.</answer>"),
+            row("state-tracker", "The list is open."),
+        ];
+        let rewarded = rewarder.reward_all(&rows).expect("rewarded");
+        let totals: Vec<Option<f64>> = rewarded.iter().map(|r| r.reward.as_ref().map(|r| r.total)).collect();
+        assert_eq!(totals, expected.map(Some), "{profile}: {rewarded:?}");
+        let passed = rewarded[0].instruction.as_deref().expect("an instruction");
+        assert_eq!(passed.starts_with("<think>"), profile == "ces-code", "{passed}");
+    }
+    let asked = asked.lock().expect("not poisoned");
+    let holds = |text: &str| asked.iter().any(|body| body.contains(text));
+    assert!(
+        holds("Current_state: The list is open.") && holds("High-level task: Open the settings"),
+        "{asked:?}"
+    );
+    assert!(holds("The list is ‹image› open."), "a picture's marker in a state is text");
+}

@@ -167,7 +167,7 @@ fn wanted<'a>(
     };
     let missing = |what: &str| Err(format!("the truth of {} has no {what}", meaning.verb));
     match meaning.verb {
-        verb if !profile.compared.contains(&verb) && verb != Verb::Press => {}
+        verb if has_parameter(verb) && !profile.compared.contains(&verb) => {}
         verb if is_pointed(verb) && truth.element.is_none() && truth.boxes.is_empty() => {
             if truth.point.is_none() {
                 return missing("point, bbox or element");
@@ -198,6 +198,10 @@ fn is_pointed(verb: Verb) -> bool {
 
 fn is_worded(verb: Verb) -> bool {
     matches!(verb, Verb::Type | Verb::OpenApp | Verb::Select | Verb::Navigate | Verb::SwitchWindow)
+}
+
+fn has_parameter(verb: Verb) -> bool {
+    is_pointed(verb) || is_worded(verb) || verb == Verb::Scroll
 }
 
 fn score_parsed(
@@ -250,7 +254,7 @@ fn total(profile: &Profile, format: bool, action: Option<&Action>, right_type: b
 /// Compares the parameter of an action of the right type (Eq. 25).
 fn compare(profile: &Profile, action: &Action, truth: &Truth, screen: Option<ScreenPixels>) -> Match {
     match action.verb {
-        verb if !profile.compared.contains(&verb) => {
+        verb if has_parameter(verb) && !profile.compared.contains(&verb) => {
             Match::hit(format!("{verb}, whose parameter this profile does not compare"))
         }
         verb if is_pointed(verb) => compare_place(profile, action, truth, screen),

@@ -143,6 +143,8 @@ fn reasons_name_what_was_compared() {
         reason("paper", "press_home()", &click()),
         "press_home() where the truth is click: of a wrong type no parameter counts"
     );
+    let home = truth(r#"{"action": "press_home"}"#);
+    assert_eq!(reason("paper", "press_home()", &home), "home, which has no parameter to compare");
 }
 
 #[test]
