@@ -246,6 +246,9 @@ pub struct ActionsEvalArgs {
     /// Stored replies (JSON lines): rows as `score` reads them, with `episode` and `app`.
     #[arg(long, value_name = "ROWS.jsonl")]
     pub input: Option<PathBuf>,
+    /// Where rows and metrics go [default: R/eval; nowhere for --input].
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
     /// Word each step in several ways, for sources without low-level instructions.
     #[arg(long, requires = "run")]
     pub phrasings: bool,

@@ -9,7 +9,8 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use tracemill_data::action::{Action, FrameName, ScreenSize};
 use tracemill_data::adapters::Input;
@@ -74,14 +75,16 @@ impl RowScreen {
 }
 
 /// What an output earned, and everything that led to it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+///
+/// As JSON: `outcome`, `total`, `format` and `executor` are the output's own, null without a reward; `executed` holds
+/// the score of the action that it led to.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Rewarded {
     /// The row's id.
     pub id: Value,
     /// `α1·format(output) + α2·executor`; absent when nothing can be said.
     pub reward: Option<AgentReward>,
     /// Score, abstention or error of the executed action.
-    #[serde(flatten)]
     pub executed: Outcome,
     /// What the frozen Coordinator said (State Tracker only).
     pub coordinator: Option<String>,
@@ -89,6 +92,23 @@ pub struct Rewarded {
     pub instruction: Option<String>,
     /// The executor's raw reply.
     pub reply: Option<String>,
+}
+
+impl Serialize for Rewarded {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let term = |f: fn(&AgentReward) -> f64| self.reward.as_ref().map(f);
+        let mut row = serializer.serialize_struct("Rewarded", 9)?;
+        row.serialize_field("id", &self.id)?;
+        row.serialize_field("outcome", self.executed.name())?;
+        row.serialize_field("total", &term(|r| r.total))?;
+        row.serialize_field("format", &term(|r| r.format))?;
+        row.serialize_field("executor", &term(|r| r.executor))?;
+        row.serialize_field("executed", &self.executed)?;
+        row.serialize_field("coordinator", &self.coordinator)?;
+        row.serialize_field("instruction", &self.instruction)?;
+        row.serialize_field("reply", &self.reply)?;
+        row.end()
+    }
 }
 
 impl Rewarded {

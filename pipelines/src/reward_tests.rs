@@ -46,7 +46,8 @@ fn everything_that_led_to_a_reward_comes_with_it() {
         Some("<think>button 1 \"Settings\" fits.</think><answer>click(element='1')</answer>")
     );
     let json = serde_json::to_value(rewarded).expect("serialises");
-    assert_eq!((&json["outcome"], &json["executor"]), (&json!("score"), &json!(1.0)));
+    assert_eq!((&json["outcome"], &json["total"]), (&json!("score"), &json!(1.0)));
+    assert_eq!(json["executed"]["parsed"], "click(element='1')");
 }
 
 #[test]

@@ -27,6 +27,15 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// `score`, `abstain` or `error`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Score(_) => "score",
+            Self::Abstain { .. } => "abstain",
+            Self::Error { .. } => "error",
+        }
+    }
+
     /// The score, where there is one.
     pub fn score(&self) -> Option<&Score> {
         match self {

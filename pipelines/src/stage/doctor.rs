@@ -130,6 +130,15 @@ fn endpoints(name: &str, chat: &ChatSettings) -> Result<Vec<Check>> {
 }
 
 fn endpoint(name: &str, report: &EndpointReport) -> Vec<Check> {
+    if let Err(error) = &report.models {
+        let check = format!("{name} {}", report.endpoint);
+        return vec![Check::new(
+            &check,
+            Verdict::Bad,
+            error.to_string(),
+            "start the server, or mend `base_url`",
+        )];
+    }
     let check = |what: &str, finding: &Finding, needed: bool, remedy: &str| {
         let worst = if needed { Verdict::Bad } else { Verdict::Note };
         let (verdict, found) = match finding {

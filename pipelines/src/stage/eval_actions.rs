@@ -55,21 +55,19 @@ struct Evaluated {
 pub fn run(settings: &Settings, args: &ActionsEvalArgs) -> Result<()> {
     let profile = Profile::named(&args.profile).map_err(anyhow::Error::msg)?;
     let (rows, folder, executor) = match (&args.input, &args.run) {
-        (Some(input), _) => (stored(input, profile)?, input.with_extension("eval"), "stored".to_owned()),
+        (Some(input), _) => (stored(input, profile)?, args.out.clone(), "stored".to_owned()),
         (None, Some(dir)) => {
             let run = Run::existing(dir)?;
             let section = RewardSection { profile: args.profile.clone(), ..settings.reward.clone() };
             let rewarder = Rewarder::open(&section, args.images.as_deref())?;
             let rows = executed(&run, &rewarder, args.phrasings, args.images.is_some())?;
-            (rows, run.path("eval"), rewarder.executor_name())
+            (rows, Some(args.out.clone().unwrap_or_else(|| run.path("eval"))), rewarder.executor_name())
         }
         (None, None) => bail!("give --run R (an executor on its steps) or --input rows.jsonl"),
     };
     if rows.iter().all(|row| row.outcome.score().is_none()) {
         bail!("no step could be scored: the steps need elements or boxes, and instructions (or --phrasings)");
     }
-    std::fs::create_dir_all(&folder)?;
-    write_rows(&folder.join("actions.jsonl"), &rows)?;
     let groups = groups(&rows, args.resamples, args.seed);
     let result = json!({
         "profile": profile.name, "profile_version": profile.version, "executor": executor,
@@ -77,7 +75,11 @@ pub fn run(settings: &Settings, args: &ActionsEvalArgs) -> Result<()> {
         "not_scored": rows.iter().filter(|r| r.outcome.score().is_none()).count(),
         "groups": groups,
     });
-    write_json(&folder.join("actions.json"), &result)?;
+    if let Some(folder) = &folder {
+        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        write_rows(&folder.join("actions.jsonl"), &rows)?;
+        write_json(&folder.join("actions.json"), &result)?;
+    }
     if args.json {
         table::print(&serde_json::to_string_pretty(&result)?);
         return Ok(());
@@ -86,10 +88,10 @@ pub fn run(settings: &Settings, args: &ActionsEvalArgs) -> Result<()> {
     if args.phrasings {
         print_phrasings(&rows);
     }
+    let rows_at = folder.map(|f| format!(" Rows: {}", f.join("actions.jsonl").display())).unwrap_or_default();
     table::print(&format!(
-        "\nProfile {}, executor {executor}; 95 % intervals by bootstrap over episodes. Rows: {}",
-        profile.name,
-        folder.join("actions.jsonl").display()
+        "\nProfile {}, executor {executor}; 95 % intervals by bootstrap over episodes.{rows_at}",
+        profile.name
     ));
     Ok(())
 }

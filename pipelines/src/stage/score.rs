@@ -159,7 +159,7 @@ impl<'a> Scored<'a> {
         };
         Self {
             id,
-            outcome: name(outcome),
+            outcome: outcome.name(),
             total: term(|s| s.total),
             format: term(|s| s.format),
             r#type: term(|s| s.type_term),
@@ -176,14 +176,6 @@ impl<'a> Scored<'a> {
     }
 }
 
-fn name(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Score(_) => "score",
-        Outcome::Abstain { .. } => "abstain",
-        Outcome::Error { .. } => "error",
-    }
-}
-
 /// Counts of outcomes and sums of the scores' terms.
 #[derive(Default)]
 struct Tally {
@@ -193,7 +185,7 @@ struct Tally {
 
 impl Tally {
     fn add(&mut self, outcome: &Outcome) {
-        *self.outcomes.entry(name(outcome)).or_default() += 1;
+        *self.outcomes.entry(outcome.name()).or_default() += 1;
         if let Some(s) = outcome.score() {
             let terms = [s.total, s.format, s.type_term, s.param, s.executor];
             self.sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
@@ -377,7 +369,7 @@ fn diff_block(item: &Item, profiles: [&Profile; 2], show: usize) -> Result<DiffB
         };
         block.tallies.iter_mut().zip(&outcomes).for_each(|(tally, outcome)| tally.add(outcome));
         let totals = [0, 1].map(|i: usize| outcomes[i].score().map(|s| s.total));
-        if totals == [0, 1].map(|_| totals[0]) && name(&outcomes[0]) == name(&outcomes[1]) {
+        if totals == [0, 1].map(|_| totals[0]) && outcomes[0].name() == outcomes[1].name() {
             return;
         }
         block.disagreements += 1;

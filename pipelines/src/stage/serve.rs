@@ -224,7 +224,7 @@ mod tests {
                 (results.len(), &results[0]["id"], &results[1]["id"]),
                 (2, &json!(i), &json!(i + 1000))
             );
-            let right = results[0]["reward"]["total"] == json!(1.0);
+            let right = results[0]["total"] == json!(1.0);
             assert_eq!(right, i % 2 == 0, "{reply}");
         }
     }
