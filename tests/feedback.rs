@@ -68,3 +68,32 @@ fn the_lexical_executor_grounds_the_real_screens() {
     assert!(clear.len() > 4_000, "{} rows", clear.len());
     assert!(right as f64 >= 0.98 * clear.len() as f64, "{right} of {} are right", clear.len());
 }
+
+#[test]
+fn rewards_that_stop_half_way_are_kept_beside_and_leave_what_was_there() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let line = std::fs::read_to_string(root().join("examples/outputs.jsonl")).expect("the examples");
+    let mut input = line.lines().next().expect("a row").as_bytes().to_vec();
+    input.extend_from_slice(b"\nno row\n\xff\n");
+    std::fs::write(dir.path().join("in.jsonl"), &input).expect("written");
+    ok(dir.path(), &["reward", "--input", "in.jsonl", "--out", "out.jsonl"]);
+    let outcomes: Vec<Value> =
+        lines(&dir.path().join("out.jsonl")).iter().map(|r| r["outcome"].clone()).collect();
+    assert_eq!(outcomes, ["score", "error", "error"], "a line that is no row costs itself only");
+    // Nobody listens there, and no failure is allowed.
+    let dead = r#"[{base_url="http://127.0.0.1:9/v1", model="m"}]"#;
+    let sets = [
+        "reward.executor=endpoint".to_owned(),
+        format!("reward.endpoint.endpoints={dead}"),
+        "reward.endpoint.ledger=ledger".to_owned(),
+        "reward.endpoint.max_error_share=0.0".to_owned(),
+        "reward.endpoint.retries.attempts=1".to_owned(),
+    ];
+    let mut args = vec!["reward", "--input", "in.jsonl", "--out", "out.jsonl"];
+    sets.iter().for_each(|set| args.extend(["--set", set]));
+    let error = fails(dir.path(), &args);
+    assert!(error.contains("stopped after 3 rows") && error.contains("out.jsonl.partial"), "{error}");
+    assert!(error.contains("1 of") && error.contains("is the server running"), "{error}");
+    assert_eq!(lines(&dir.path().join("out.jsonl"))[0]["outcome"], "score", "the earlier file is untouched");
+    assert_eq!(lines(&dir.path().join("out.jsonl.partial"))[0]["outcome"], "error");
+}

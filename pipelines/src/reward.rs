@@ -36,13 +36,21 @@ pub enum AgentRole {
 /// One output to be rewarded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentRow {
+    /// What it answers.
+    #[serde(flatten)]
+    pub prompt: AgentPrompt,
+    /// The raw output, tags and all.
+    pub output: String,
+}
+
+/// What an agent was asked, and what should have been done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentPrompt {
     /// Comes back with the reward.
     #[serde(default)]
     pub id: Value,
     /// Whose output it is.
     pub role: AgentRole,
-    /// The raw output, tags and all.
-    pub output: String,
     /// The high-level instruction; the Coordinator is asked with it.
     #[serde(default)]
     pub task: String,
@@ -138,9 +146,31 @@ pub struct Rewarder {
     max_pixels: u64,
     max_tokens: u32,
     images: Option<Input>,
-    /// Counts failures over all batches.
+    executor_guard: StageGuard,
+    coordinator_guard: StageGuard,
+}
+
+/// Counts the failed calls of a stage over all its batches.
+struct StageGuard {
     guard: ErrorGuard,
     tripped: Mutex<Option<ChatError>>,
+}
+
+impl StageGuard {
+    fn new(settings: &ChatSettings) -> Self {
+        let guard = ErrorGuard::new(settings.max_error_share, settings.min_calls);
+        Self { guard, tripped: Mutex::new(None) }
+    }
+
+    fn count<T>(&self, outcome: &Called<T>) {
+        if let Err(error) = self.guard.count(outcome) {
+            self.tripped.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        }
+    }
+
+    fn check(&self) -> Result<(), ChatError> {
+        self.tripped.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+    }
 }
 
 impl Rewarder {
@@ -177,8 +207,8 @@ impl Rewarder {
             coordinates,
             max_pixels,
             max_tokens: settings.max_tokens,
-            guard: ErrorGuard::new(settings.endpoint.max_error_share, settings.endpoint.min_calls),
-            tripped: Mutex::new(None),
+            executor_guard: StageGuard::new(&settings.endpoint),
+            coordinator_guard: StageGuard::new(&settings.coordinator),
             images: images.map(open).transpose()?,
         })
     }
@@ -193,13 +223,8 @@ impl Rewarder {
     /// # Errors
     /// [`ChatError::TooManyFailures`], once.
     pub fn check_failures(&self) -> Result<(), ChatError> {
-        self.tripped.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
-    }
-
-    fn count<T>(&self, outcome: &Called<T>) {
-        if let Err(error) = self.guard.count(outcome) {
-            self.tripped.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-        }
+        self.executor_guard.check()?;
+        self.coordinator_guard.check()
     }
 
     /// What the executor's coordinates are.
@@ -225,7 +250,7 @@ impl Rewarder {
     pub fn reward_all(&self, rows: &[AgentRow]) -> Result<Vec<Rewarded>, ChatError> {
         let mut progress: Vec<Progress> = rows.iter().map(|row| self.begin(row)).collect();
         self.coordinate(rows, &mut progress)?;
-        self.execute(&mut progress)?;
+        self.execute(rows, &mut progress)?;
         Ok(rows.iter().zip(progress).map(|(row, p)| self.finish(row, p)).collect())
     }
 
@@ -239,11 +264,13 @@ impl Rewarder {
         truths: &[Truth],
     ) -> Result<Vec<(Outcome, Option<Reply>)>, ChatError> {
         let outcomes = self.executor.execute_all(commands)?;
-        let scored =
-            outcomes.into_iter().zip(commands).zip(truths).map(|((outcome, command), truth)| match outcome {
+        let scored = outcomes.into_iter().zip(commands).zip(truths).map(|((outcome, command), truth)| {
+            self.executor_guard.count(&outcome);
+            match outcome {
                 Called::Reply(reply) => (self.score(&reply.text, truth, command.screen.size), Some(reply)),
-                Called::Failed(error) => (Outcome::Error { reason: error.to_string() }, None),
-            });
+                Called::Failed(error) => (Outcome::Error { reason: format!("Executor: {error}") }, None),
+            }
+        });
         Ok(scored.collect())
     }
 
@@ -267,15 +294,18 @@ impl Rewarder {
 
     /// Reads a row's screen, and a Coordinator's instruction.
     fn begin(&self, row: &AgentRow) -> Progress {
-        let screen =
-            Screen { size: row.screen.size(), elements: row.screen.elements.clone(), ..Screen::default() };
+        let screen = Screen {
+            size: row.prompt.screen.size(),
+            elements: row.prompt.screen.elements.clone(),
+            ..Screen::default()
+        };
         let mut progress = Progress { screen, ..Progress::default() };
-        match row.screen.image.as_deref().map(|image| self.picture(image)) {
+        match row.prompt.screen.image.as_deref().map(|image| self.picture(image)) {
             None => {}
             Some(Ok(image)) => progress.image = Some(image),
             Some(Err(e)) => progress.failed = Some(format!("screen.image: {e:#}")),
         }
-        if row.role == AgentRole::Coordinator {
+        if row.prompt.role == AgentRole::Coordinator {
             progress.instruct(self.profile.read(&row.output).1);
         }
         progress
@@ -284,7 +314,7 @@ impl Rewarder {
     /// Asks the frozen Coordinator with the states that Trackers wrote (Eq. 16).
     fn coordinate(&self, rows: &[AgentRow], progress: &mut [Progress]) -> Result<(), ChatError> {
         let wanting: Vec<usize> = (0..rows.len())
-            .filter(|&i| rows[i].role == AgentRole::StateTracker && progress[i].failed.is_none())
+            .filter(|&i| rows[i].prompt.role == AgentRole::StateTracker && progress[i].failed.is_none())
             .collect();
         let Some(client) = self.coordinator.as_ref().filter(|_| !wanting.is_empty()) else {
             for i in wanting {
@@ -298,12 +328,12 @@ impl Rewarder {
         let mut requests = Vec::with_capacity(wanting.len());
         for &i in &wanting {
             let state = self.state_of(&rows[i].output);
-            let values = BTreeMap::from([("task", rows[i].task.clone()), ("state", state)]);
+            let values = BTreeMap::from([("task", rows[i].prompt.task.clone()), ("state", state)]);
             let Progress { screen, image, .. } = &progress[i];
             requests.push(ask(client, "coordinator", values, screen, image.as_ref(), self.max_tokens)?);
         }
         for (i, outcome) in wanting.into_iter().zip(client.call_all(&requests, |_, _| {})?) {
-            self.count(&outcome);
+            self.coordinator_guard.count(&outcome);
             match outcome {
                 Called::Failed(error) => progress[i].failed = Some(format!("Coordinator: {error}")),
                 Called::Reply(reply) => {
@@ -327,7 +357,7 @@ impl Rewarder {
         state.unwrap_or_default().trim().to_owned()
     }
 
-    fn execute(&self, progress: &mut [Progress]) -> Result<(), ChatError> {
+    fn execute(&self, rows: &[AgentRow], progress: &mut [Progress]) -> Result<(), ChatError> {
         let ready: Vec<usize> = (0..progress.len())
             .filter(|&i| progress[i].failed.is_none() && progress[i].instruction.is_some())
             .collect();
@@ -339,29 +369,28 @@ impl Rewarder {
                 image: progress[i].image.as_ref(),
             })
             .collect();
-        let outcomes = self.executor.execute_all(&commands)?;
-        for (i, outcome) in ready.into_iter().zip(outcomes) {
-            self.count(&outcome);
-            match outcome {
-                Called::Reply(Reply { text, .. }) => progress[i].reply = Some(text),
-                Called::Failed(error) => progress[i].failed = Some(format!("Executor: {error}")),
-            }
+        let truths: Vec<Truth> = ready.iter().map(|&i| rows[i].prompt.truth.clone()).collect();
+        let done = self.act(&commands, &truths)?;
+        for (i, outcome) in ready.into_iter().zip(done) {
+            progress[i].done = Some(outcome);
         }
         Ok(())
     }
 
     fn finish(&self, row: &AgentRow, progress: Progress) -> Rewarded {
-        let Progress { screen, failed, coordinator, instruction, reply, .. } = progress;
-        let pixels = screen.size.map(ScreenPixels::from);
-        let executed = match (failed, &reply) {
-            (Some(reason), _) => Outcome::Error { reason },
+        let Progress { screen, failed, coordinator, instruction, done, .. } = progress;
+        let (executed, reply) = match (failed, done) {
+            (Some(reason), _) => (Outcome::Error { reason }, None),
+            (None, Some((executed, reply))) => (executed, reply.map(|reply| reply.text)),
             // No instruction is a reply without an action: it earns nothing, and only where there is a truth.
-            (None, None) => score_reply(self.profile, "", &row.truth, pixels),
-            (None, Some(reply)) => self.score(reply, &row.truth, screen.size),
+            (None, None) => {
+                let pixels = screen.size.map(ScreenPixels::from);
+                (score_reply(self.profile, "", &row.prompt.truth, pixels), None)
+            }
         };
-        let tracker = row.role == AgentRole::StateTracker;
+        let tracker = row.prompt.role == AgentRole::StateTracker;
         let reward = agent_reward(self.profile, &row.output, tracker, &executed);
-        Rewarded { id: row.id.clone(), reward, executed, coordinator, instruction, reply }
+        Rewarded { id: row.prompt.id.clone(), reward, executed, coordinator, instruction, reply }
     }
 
     /// Scores an executor's reply whose coordinates are in the executor's own frame.
@@ -398,7 +427,7 @@ struct Progress {
     failed: Option<String>,
     coordinator: Option<String>,
     instruction: Option<String>,
-    reply: Option<String>,
+    done: Option<(Outcome, Option<Reply>)>,
 }
 
 impl Progress {

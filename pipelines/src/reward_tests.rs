@@ -53,7 +53,7 @@ fn everything_that_led_to_a_reward_comes_with_it() {
 #[test]
 fn a_tracker_without_a_coordinator_and_a_picture_without_a_folder_are_errors_of_their_own() {
     let mut pictured = row("coordinator", "Tap 'Settings'");
-    pictured.screen.image = Some("a.png".to_owned());
+    pictured.prompt.screen.image = Some("a.png".to_owned());
     let rows = [row("state-tracker", "s"), pictured, row("coordinator", "Tap 'Settings'")];
     let rewarded = rewarder("paper").reward_all(&rows).expect("rewarded");
     let reasons: Vec<String> = rewarded
@@ -88,8 +88,9 @@ fn relative_coordinates_become_pixels_before_they_are_scored() {
     assert!(matches!(rewarder.score("click(point='(1, 1)')", &truth, None), Outcome::Error { .. }));
 }
 
-/// A server that answers every chat request with `reply`, and keeps what it was asked.
-fn scripted(reply: &'static str) -> (String, std::sync::Arc<Mutex<Vec<String>>>) {
+/// A server that answers the n-th chat request as `answer` says, and keeps what it was asked.
+fn scripted(answer: fn(usize) -> Result<&'static str, u16>) -> (String, std::sync::Arc<Mutex<Vec<String>>>) {
+    use axum::http::StatusCode;
     let asked = std::sync::Arc::new(Mutex::new(Vec::new()));
     let kept = std::sync::Arc::clone(&asked);
     let (address, bound) = std::sync::mpsc::channel();
@@ -97,9 +98,13 @@ fn scripted(reply: &'static str) -> (String, std::sync::Arc<Mutex<Vec<String>>>)
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let answer = axum::routing::post(move |body: String| async move {
-                kept.lock().expect("not poisoned").push(body);
-                let message = json!({"role": "assistant", "content": reply});
-                axum::Json(json!({"model": "m", "choices": [{"message": message, "finish_reason": "stop"}]}))
+                let mut kept = kept.lock().expect("not poisoned");
+                kept.push(body);
+                let content = answer(kept.len() - 1)
+                    .map_err(|status| StatusCode::from_u16(status).expect("a status"))?;
+                let message = json!({"role": "assistant", "content": content});
+                let choice = json!({"message": message, "finish_reason": "stop"});
+                Ok::<_, StatusCode>(axum::Json(json!({"model": "m", "choices": [choice]})))
             });
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
             address.send(listener.local_addr().expect("an address")).expect("someone waits");
@@ -109,10 +114,70 @@ fn scripted(reply: &'static str) -> (String, std::sync::Arc<Mutex<Vec<String>>>)
     (format!("http://{}/v1", bound.recv().expect("an address")), asked)
 }
 
+/// A rewarder whose executor is at `url`: every request is a call, tried once, and no endpoint rests.
+fn served(url: &str, ledger: &Path, max_error_share: f64) -> Rewarder {
+    let endpoint = json!({
+        "mode": "live", "ledger": ledger, "max_error_share": max_error_share, "min_calls": 20,
+        "endpoints": [{"base_url": url, "model": "m"}],
+        "retries": {"attempts": 1}, "health": {"failures": 1_000_000_000},
+    });
+    let settings = RewardSection {
+        executor: "endpoint".to_owned(),
+        endpoint: serde_json::from_value(endpoint).expect("settings"),
+        ..RewardSection::default()
+    };
+    Rewarder::open(&settings, None).expect("opens")
+}
+
+const RIGHT: &str = "<think>e</think><answer>click(element='1')</answer>";
+
+/// The acceptance of the whole chain: a call that fails is never a number, and the stage is told to stop.
+#[test]
+fn of_ten_thousand_failed_calls_none_becomes_a_score() {
+    let (url, asked) = scripted(|n| if n % 10 == 0 { Ok(RIGHT) } else { Err(503) });
+    let ledger = tempfile::tempdir().expect("a temporary folder");
+    let rewarder = served(&url, ledger.path(), 0.95);
+    let rows = vec![row("coordinator", "<think>a</think><answer>Tap 'Settings'</answer>"); 11_200];
+    let rewarded = rewarder.reward_all(&rows).expect("a failed call stops no batch");
+    let (answered, failed): (Vec<_>, Vec<_>) = rewarded.iter().partition(|r| r.reply.is_some());
+    assert_eq!(
+        (asked.lock().expect("not poisoned").len(), answered.len(), failed.len()),
+        (11_200, 1_120, 10_080)
+    );
+    assert!(answered.iter().all(|r| r.reward.as_ref().is_some_and(|r| (r.total - 1.0).abs() < 1e-9)));
+    for r in failed {
+        assert!(r.reward.is_none() && r.executed.score().is_none(), "{r:?}");
+        let json = serde_json::to_value(r).expect("serialises");
+        assert_eq!((&json["outcome"], &json["total"]), (&json!("error"), &Value::Null));
+    }
+    rewarder.check_failures().expect("90 % fail, and 95 % may");
+}
+
+#[test]
+fn too_many_failures_are_told_over_batches_by_rewards_and_by_acts() {
+    let (url, _) = scripted(|_| Err(503));
+    let ledger = tempfile::tempdir().expect("a temporary folder");
+    let tripped = |rewarder: &Rewarder| rewarder.check_failures().is_err();
+    let rewarder = served(&url, ledger.path(), 0.1);
+    let one = [row("coordinator", "Tap 'Settings'")];
+    for batch in 0..3 {
+        assert!(!tripped(&rewarder), "{batch} of 20 calls failed");
+        rewarder.reward_all(&one).expect("rewarded");
+    }
+    assert!(tripped(&rewarder), "3 of 20");
+    let rewarder = served(&url, ledger.path(), 0.1);
+    let screen = Screen { elements: one[0].prompt.screen.elements.clone(), ..Screen::default() };
+    let command = Command { instruction: "Tap 'Settings'", screen: &screen, image: None };
+    let truths = vec![one[0].prompt.truth.clone(); 3];
+    let done = rewarder.act(&[command; 3], &truths).expect("acted");
+    assert!(done.iter().all(|(outcome, reply)| outcome.score().is_none() && reply.is_none()));
+    assert!(tripped(&rewarder));
+}
+
 /// Eq. 15 to 18: the Tracker's state goes to the Coordinator, its instruction to the Executor.
 #[test]
 fn a_tracker_is_paid_for_what_the_coordinator_makes_of_its_state() {
-    let (url, asked) = scripted("<think>c</think><answer>Tap 'Settings'</answer>");
+    let (url, asked) = scripted(|_| Ok("<think>c</think><answer>Tap 'Settings'</answer>"));
     let ledger = tempfile::tempdir().expect("a temporary folder");
     for (profile, expected) in [("paper", [1.0, 0.9]), ("ces-code", [1.0, 1.0])] {
         let settings = RewardSection {

@@ -1,6 +1,7 @@
 //! The run folder: stages write into a temporary folder and publish it by rename.
 
 use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -246,24 +247,39 @@ fn is_current(old: &Manifest, spec: &StageSpec, inputs: &[FileHash]) -> bool {
 }
 
 /// A file that takes the place of another only when it is whole: a stage that fails leaves what was there, and
-/// may write to the file it reads from.
+/// may write to the file it reads from. What is no regular file (`/dev/stdout`, a pipe) is written to as it is.
 pub struct Replacing {
-    file: BufWriter<NamedTempFile>,
-    path: PathBuf,
+    file: BufWriter<Target>,
+}
+
+enum Target {
+    Beside { file: NamedTempFile, path: PathBuf },
+    Stream(File),
 }
 
 impl Replacing {
-    /// Begins a file beside `path`.
+    /// Begins a file beside `path`, or beside what a link at `path` leads to.
     ///
     /// # Errors
     /// When nothing can be written there.
     pub fn create(path: &Path) -> std::io::Result<Self> {
+        let existing = std::fs::metadata(path).ok();
+        if existing.as_ref().is_some_and(|found| !found.is_file()) {
+            let stream = OpenOptions::new().write(true).open(path)?;
+            return Ok(Self { file: BufWriter::new(Target::Stream(stream)) });
+        }
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let file = NamedTempFile::new_in(folder)?;
-        // Temporary files are private; what is published is as readable as any other.
-        #[cfg(unix)]
-        file.as_file().set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
-        Ok(Self { file: BufWriter::new(file), path: path.to_owned() })
+        // Temporary files are private; what is published keeps its rights, or is as readable as any other.
+        match existing {
+            Some(found) => file.as_file().set_permissions(found.permissions())?,
+            #[cfg(unix)]
+            None => file.as_file().set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))?,
+            #[cfg(not(unix))]
+            None => {}
+        }
+        Ok(Self { file: BufWriter::new(Target::Beside { file, path }) })
     }
 
     /// Puts the file into its place.
@@ -271,9 +287,41 @@ impl Replacing {
     /// # Errors
     /// When the last bytes cannot be written, or the place cannot be taken.
     pub fn finish(self) -> std::io::Result<()> {
-        let file = self.file.into_inner().map_err(std::io::IntoInnerError::into_error)?;
-        file.persist(self.path)?;
-        Ok(())
+        match self.file.into_inner().map_err(std::io::IntoInnerError::into_error)? {
+            Target::Beside { file, path } => file.persist(path).map(drop).map_err(Into::into),
+            Target::Stream(_) => Ok(()),
+        }
+    }
+
+    /// Puts what was written so far beside the place, as `<name>.partial`, and names it.
+    ///
+    /// # Errors
+    /// Those of [`Replacing::finish`].
+    pub fn finish_partial(self) -> std::io::Result<PathBuf> {
+        match self.file.into_inner().map_err(std::io::IntoInnerError::into_error)? {
+            Target::Beside { file, mut path } => {
+                path.as_mut_os_string().push(".partial");
+                file.persist(&path)?;
+                Ok(path)
+            }
+            Target::Stream(_) => Ok(PathBuf::from("the output")),
+        }
+    }
+}
+
+impl Write for Target {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self {
+            Self::Beside { file, .. } => file.write(bytes),
+            Self::Stream(file) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        match self {
+            Self::Beside { file, .. } => file.flush(),
+            Self::Stream(file) => file.flush(),
+        }
     }
 }
 
@@ -301,9 +349,50 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
 /// # Errors
 /// Names the file.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let mut file = NamedTempFile::new_in(folder).with_context(|| format!("{}", folder.display()))?;
-    file.write_all(bytes).with_context(|| format!("{}", path.display()))?;
-    file.persist(path).with_context(|| format!("{}", path.display()))?;
-    Ok(())
+    let write = || {
+        let mut file = Replacing::create(path)?;
+        file.write_all(bytes)?;
+        file.finish()
+    };
+    write().with_context(|| format!("{}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_only_when_it_is_whole() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let path = dir.path().join("a.txt");
+        std::fs::write(&path, "old").expect("written");
+        let read = |path: &Path| std::fs::read_to_string(path).expect("read");
+        let begun = |text: &str| {
+            let mut file = Replacing::create(&path).expect("created");
+            file.write_all(text.as_bytes()).expect("written");
+            file
+        };
+        drop(begun("half"));
+        assert_eq!(read(&path), "old");
+        let partial = begun("half").finish_partial().expect("kept");
+        assert_eq!((read(&path).as_str(), read(&partial).as_str()), ("old", "half"));
+        assert_eq!(partial, dir.path().canonicalize().expect("exists").join("a.txt.partial"));
+        begun("new").finish().expect("replaced");
+        assert_eq!(read(&path), "new");
+        assert_eq!(std::fs::read_dir(dir.path()).expect("listed").count(), 2, "nothing else is left");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_stay_links_and_what_is_no_file_is_written_to() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let (target, link) = (dir.path().join("target"), dir.path().join("link"));
+        std::fs::write(&target, "old").expect("written");
+        std::os::unix::fs::symlink(&target, &link).expect("linked");
+        write_atomically(&link, b"new").expect("written");
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read(&target).expect("read"), b"new");
+        write_atomically(Path::new("/dev/null"), b"gone").expect("a device takes it");
+        assert!(!Path::new("/dev/null").is_file());
+    }
 }

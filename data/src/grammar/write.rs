@@ -73,8 +73,8 @@ impl Writer {
         self.first = false;
         self.text.push_str(name);
         self.text.push_str("='");
-        // A tag inside a value would end the answer that the call is put into.
-        let tagged = Reply::is_tagged(value);
+        // A tag inside a value would end the answer that the call is put into, or begin another call.
+        let tagged = Reply::is_tagged(value) || value.contains("<tool_call>");
         for c in value.chars() {
             match c {
                 '<' if tagged => self.text.push_str("\\x3c"),
@@ -113,7 +113,7 @@ mod tests {
             verb in proptest::sample::select(Verb::ALL.to_vec()),
             point in proptest::option::of((0_i32..3000, 0_i32..3000)),
             element in proptest::option::of("[a-z0-9 ']{1,6}"),
-            text in proptest::option::of("\\PC{1,12}(</answer>)?"),
+            text in proptest::option::of("\\PC{1,12}(</answer>|<tool_call>)?"),
         ) {
             let mut action = Action::new(verb, "");
             let place = |(x, y)| Position { x: f64::from(x), y: f64::from(y), frame: FrameName::Pixels };

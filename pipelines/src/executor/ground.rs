@@ -30,8 +30,6 @@ pub struct Candidate {
 pub struct Grounding {
     /// The elements that fit best, equally well, in the screen's order; never empty.
     pub best: Vec<Candidate>,
-    /// The next best, if any.
-    pub next: Option<Candidate>,
 }
 
 /// Nouns that name a role, and what roles in the sources' words begin or end with.
@@ -254,9 +252,8 @@ impl Query {
     /// The candidates that fit best, told apart as far as the instruction does.
     fn choose(&self, candidates: Vec<Candidate>, elements: &[Element]) -> Grounding {
         let top = candidates.iter().map(|c| c.score).fold(0.0, f64::max);
-        let (best, rest): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|c| top - c.score < TIE);
-        let next = rest.into_iter().filter(|c| c.score >= LEAST).max_by(|a, b| a.score.total_cmp(&b.score));
-        Grounding { best: self.by_place(best, elements), next }
+        let best = candidates.into_iter().filter(|c| top - c.score < TIE).collect();
+        Grounding { best: self.by_place(best, elements) }
     }
 
     /// The element nearest to the landmark, on the meant side of it in the screen's order, that the name
@@ -275,7 +272,7 @@ impl Query {
         let fits = |c: &&Candidate| c.score >= LEAST;
         let of_role = |c: &&Candidate| self.role.is_some_and(|r| is_of_role(&elements[c.element], r));
         let found = beside.iter().find(fits).or_else(|| beside.iter().find(of_role))?;
-        Some(Grounding { best: vec![*found], next: None })
+        Some(Grounding { best: vec![*found] })
     }
 
     /// Where no name fits: the only element of the role named, or the n-th of them.
@@ -289,7 +286,7 @@ impl Query {
         if of_role.is_empty() || (of_role.len() > 1 && (named || self.ordinal.is_none())) {
             return None;
         }
-        Some(Grounding { best: self.by_place(of_role, elements), next: None })
+        Some(Grounding { best: self.by_place(of_role, elements) })
     }
 
     /// Tells equals apart by role, state, ordinal and place; what none of them tells apart stays several.

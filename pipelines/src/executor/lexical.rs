@@ -104,10 +104,16 @@ fn understood(instruction: &str) -> ParsedPhrase {
 }
 
 fn scroll(parsed: &ParsedPhrase) -> Decision {
-    let direction = parsed.direction.unwrap_or(Direction::Down);
+    let direction = parsed.direction.unwrap_or(Direction::Down).name();
     let mut action = Action::new(Verb::Scroll, "scroll");
-    action.source_direction = Some(direction.name().to_owned());
-    Decision::new(action, format!("The content is to move {}.", direction.name()))
+    action.source_direction = Some(direction.to_owned());
+    Decision::new(
+        action,
+        match parsed.direction {
+            Some(_) => format!("The instruction says where the content scrolls: {direction}."),
+            None => format!("The instruction names no direction; {direction} is the usual one."),
+        },
+    )
 }
 
 /// An application whose name stands on the screen is opened there, as a person would.
@@ -131,16 +137,9 @@ fn type_text(instruction: &str, parsed: &ParsedPhrase, elements: &[Element]) -> 
     let fields: Vec<usize> = (0..elements.len()).filter(|&i| takes_text(&elements[i])).collect();
     let among: Vec<Element> = fields.iter().map(|&i| elements[i].clone()).collect();
     let text = parsed.text.clone();
-    let found = ground(instruction, parsed, &among).map(|found| Grounding {
-        best: found
-            .best
-            .into_iter()
-            .map(|mut c| {
-                c.element = fields[c.element];
-                c
-            })
-            .collect(),
-        next: None,
+    let found = ground(instruction, parsed, &among).map(|mut found| {
+        found.best.iter_mut().for_each(|candidate| candidate.element = fields[candidate.element]);
+        found
     });
     match (found, fields.as_slice()) {
         (Some(found), _) => touched(Verb::Type, &found, elements, text),

@@ -13,7 +13,7 @@ use tracemill_models::rl::{Outcome, score_action};
 use crate::chat::{ChatSettings, EndpointReport, Finding, probe_blocking};
 use crate::cli::DoctorArgs;
 use crate::executor::Coordinates;
-use crate::reward::{AgentRow, Rewarded, Rewarder};
+use crate::reward::{AgentPrompt, AgentRow, Rewarded, Rewarder};
 use crate::settings::Settings;
 use crate::table::{self, Table};
 
@@ -53,19 +53,7 @@ struct PoolRow {
     /// Several outputs for the same prompt.
     outputs: Vec<String>,
     #[serde(flatten)]
-    row: PoolPrompt,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct PoolPrompt {
-    #[serde(default)]
-    id: serde_json::Value,
-    role: crate::reward::AgentRole,
-    #[serde(default)]
-    task: String,
-    #[serde(default)]
-    screen: crate::reward::RowScreen,
-    truth: tracemill_data::artifact::Truth,
+    prompt: AgentPrompt,
 }
 
 /// Checks the grammar, the endpoints of the settings, and with `--input` a pool of tasks.
@@ -175,10 +163,8 @@ fn pool(input: &Path, prompts: usize, rewarder: &Rewarder) -> Result<Vec<Check>>
     let rows: Vec<AgentRow> = groups
         .iter()
         .flat_map(|group| {
-            group.outputs.iter().map(|output| {
-                let PoolPrompt { id, role, task, screen, truth } = group.row.clone();
-                AgentRow { id, role, output: output.clone(), task, screen, truth }
-            })
+            let row = |output: &String| AgentRow { prompt: group.prompt.clone(), output: output.clone() };
+            group.outputs.iter().map(row)
         })
         .collect();
     let rewarded = rewarder.reward_all(&rows)?;
@@ -279,10 +265,12 @@ fn coordinates(rewarder: &Rewarder, rows: &[AgentRow], rewarded: &[Rewarded]) ->
     let all = Coordinates::ALL;
     let (mut hits, mut points) = ([0_usize; 4], 0_usize);
     for (row, rewarded) in rows.iter().zip(rewarded) {
-        let (Some(reply), true) = (&rewarded.reply, row.screen.width > 0 && row.screen.height > 0) else {
+        let (Some(reply), true) =
+            (&rewarded.reply, row.prompt.screen.width > 0 && row.prompt.screen.height > 0)
+        else {
             continue;
         };
-        let size = ScreenSize { width_px: row.screen.width, height_px: row.screen.height };
+        let size = ScreenSize { width_px: row.prompt.screen.width, height_px: row.prompt.screen.height };
         let Ok(parsed) = parse_action(Reply::of(reply).content(), FrameName::Pixels) else { continue };
         let pointed = matches!(parsed.action.verb, Verb::Click | Verb::LongPress);
         if !pointed || parsed.action.point.is_none() {
@@ -291,7 +279,8 @@ fn coordinates(rewarder: &Rewarder, rows: &[AgentRow], rewarded: &[Rewarded]) ->
         points += 1;
         for (i, coordinates) in all.into_iter().enumerate() {
             let Some(action) = rewarder.in_pixels(coordinates, parsed.action.clone(), size) else { continue };
-            let scored = score_action(rewarder.profile(), &action, true, &row.truth, Some(size.into()));
+            let scored =
+                score_action(rewarder.profile(), &action, true, &row.prompt.truth, Some(size.into()));
             hits[i] += usize::from(scored.score().is_some_and(|s| s.param > 0.0));
         }
     }

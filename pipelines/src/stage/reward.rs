@@ -1,10 +1,10 @@
 //! `reward`: outputs of a Coordinator or State Tracker → rewards, through the frozen Executor.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
+use std::path::Path;
 
-use anyhow::{Context, Result};
-use serde_json::json;
+use anyhow::{Context, Result, anyhow};
+use tracemill_data::adapters::{Item, for_each_line};
 
 use crate::cli::RewardArgs;
 use crate::progress;
@@ -19,42 +19,63 @@ const BATCH: usize = 1_024;
 /// Rewards every line of a file.
 ///
 /// # Errors
-/// Settings that cannot work, too many failed calls. A line that is no row becomes an error row.
+/// Settings that cannot work, too many failed calls (what was rewarded by then is in `<out>.partial`). A
+/// line that is no row becomes an error row.
 pub fn run(settings: &Settings, args: &RewardArgs) -> Result<()> {
     let rewarder = Rewarder::open(&settings.reward, args.images.as_deref())?;
-    let input = File::open(&args.input).with_context(|| format!("--input {}", args.input.display()))?;
-    let mut out = Replacing::create(&args.out).with_context(|| format!("--out {}", args.out.display()))?;
-    let bar = progress::bar("reward", "outputs", None);
+    let at_input = || format!("--input {}", args.input.display());
+    let at_out = || format!("--out {}", args.out.display());
+    std::fs::metadata(&args.input).with_context(at_input)?;
+    let mut out = Replacing::create(&args.out).with_context(at_out)?;
     let mut tally = Tally::default();
-    let mut lines = BufReader::new(input).lines().zip(1_u64..).peekable();
-    while lines.peek().is_some() {
-        let mut batch = Vec::with_capacity(BATCH);
-        for (line, number) in lines.by_ref().take(BATCH) {
-            let line = line.with_context(|| format!("{} line {number}", args.input.display()))?;
-            if !line.trim().is_empty() {
-                batch.push(serde_json::from_str(&line).map_err(|e| format!("line {number} is no row: {e}")));
-            }
-        }
-        for rewarded in reward_batch(&rewarder, &batch)? {
-            tally.add(rewarded.reward.as_ref().map(|r| r.total));
-            serde_json::to_writer(&mut out, &rewarded)?;
-            out.write_all(b"\n")?;
-        }
-        bar.inc(batch.len() as u64);
-        rewarder.check_failures()?;
+    if let Err(error) = reward_lines(&rewarder, &args.input, &mut out, &mut tally) {
+        let partial = out.finish_partial().with_context(at_out)?;
+        let kept = tally.rewarded + tally.without;
+        return Err(error.context(format!("stopped after {kept} rows, which are in {}", partial.display())));
     }
-    out.finish().with_context(|| format!("--out {}", args.out.display()))?;
-    bar.finish_and_clear();
+    out.finish().with_context(at_out)?;
     let mut table = Table::new(&["profile", "executor", "rewarded", "without reward", "mean reward"]);
-    let mean = tally.sum / tally.rewarded.max(1) as f64;
     table.row(&[
         rewarder.profile().name,
         &rewarder.executor_name(),
         &tally.rewarded.to_string(),
         &tally.without.to_string(),
-        &json!((mean * 1e4).round() / 1e4).to_string(),
+        &tally.mean(),
     ]);
     table::print(&format!("{table}\nWritten to {}", args.out.display()));
+    Ok(())
+}
+
+/// Rewards the lines of `input` in batches, and writes each batch before the next begins.
+fn reward_lines(rewarder: &Rewarder, input: &Path, out: &mut Replacing, tally: &mut Tally) -> Result<()> {
+    let bar = progress::bar("reward", "outputs", None);
+    let mut flush = |batch: &mut Vec<Result<AgentRow, String>>| -> Result<()> {
+        for rewarded in reward_batch(rewarder, batch)? {
+            serde_json::to_writer(&mut *out, &rewarded)?;
+            out.write_all(b"\n")?;
+            tally.add(rewarded.reward.as_ref().map(|r| r.total));
+        }
+        bar.inc(batch.len() as u64);
+        batch.clear();
+        Ok(rewarder.check_failures()?)
+    };
+    let mut batch = Vec::with_capacity(BATCH);
+    let mut failed = Ok(());
+    let read = for_each_line(&Item::whole(input.to_owned()), |number, line| {
+        if failed.is_err() {
+            return;
+        }
+        let row = line.map_err(|fault| fault.reason);
+        let row = row.and_then(|text| serde_json::from_str(text).map_err(|e| e.to_string()));
+        batch.push(row.map_err(|reason| format!("line {number} is no row: {reason}")));
+        if batch.len() == BATCH {
+            failed = flush(&mut batch);
+        }
+    });
+    failed?;
+    read.map_err(|fault| anyhow!("{}: {}", input.display(), fault.reason))?;
+    flush(&mut batch)?;
+    bar.finish_and_clear();
     Ok(())
 }
 
@@ -84,6 +105,13 @@ impl Tally {
                 self.sum += total;
             }
             None => self.without += 1,
+        }
+    }
+
+    fn mean(&self) -> String {
+        match self.rewarded {
+            0 => "–".to_owned(),
+            n => format!("{:.4}", self.sum / n as f64),
         }
     }
 }
