@@ -60,7 +60,12 @@ fn fields_of<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<Vec<FieldRef>>
 }
 
 fn properties() -> WriterProperties {
+    properties_for(None)
+}
+
+fn properties_for(row_group_bytes: Option<usize>) -> WriterProperties {
     WriterProperties::builder()
+        .set_max_row_group_bytes(row_group_bytes)
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_max_row_group_row_count(Some(BATCH_ROWS * 8))
         .set_created_by(format!("tracemill {}", env!("CARGO_PKG_VERSION")))
@@ -79,10 +84,16 @@ pub struct TableWriter<T> {
 impl<T: Serialize + for<'de> Deserialize<'de>> TableWriter<T> {
     /// Creates the file.
     pub fn create(path: &Path) -> Result<Self> {
-        let fields = fields_of::<T>(path)?;
+        Self::create_for(path, &[], None)
+    }
+
+    /// Creates the file without the columns named, and with row groups bounded in bytes as well as rows.
+    pub fn create_for(path: &Path, without: &[&str], row_group_bytes: Option<usize>) -> Result<Self> {
+        let mut fields = fields_of::<T>(path)?;
+        fields.retain(|field| !without.contains(&field.name().as_str()));
         let schema = Arc::new(Schema::new(fields.clone()));
         let file = File::create(path).map_err(|source| TableError::Io { path: path.to_owned(), source })?;
-        let writer = ArrowWriter::try_new(file, schema, Some(properties()))
+        let writer = ArrowWriter::try_new(file, schema, Some(properties_for(row_group_bytes)))
             .map_err(|source| TableError::Parquet { path: path.to_owned(), source })?;
         Ok(Self { path: path.to_owned(), fields, writer, rows: 0, row: PhantomData })
     }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use tracemill_data::artifact::AgentRole;
+use tracemill_data::export::Kind;
 use tracemill_models::cluster::Engine;
 
 use crate::config::{InputSetting, resolve};
@@ -47,6 +49,11 @@ enum Command {
     Eval {
         #[command(subcommand)]
         command: EvalCommand,
+    },
+    /// Write SFT and RL data sets for training frameworks.
+    Export {
+        #[command(subcommand)]
+        command: ExportCommand,
     },
     /// Score stored replies of an executor by a profile, or compare two profiles.
     Score(ScoreArgs),
@@ -298,6 +305,78 @@ pub struct EncoderEvalArgs {
     common: Common,
 }
 
+#[derive(Debug, Subcommand)]
+enum ExportCommand {
+    /// Prompts with the replies to learn.
+    Sft(ExportArgs),
+    /// Prompts with what their replies are rewarded by: the task pool of GRPO.
+    Rl(ExportArgs),
+}
+
+/// Arguments of `export sft` and `export rl`.
+#[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "flags")]
+pub struct ExportArgs {
+    /// The run folder, with traces.
+    #[arg(long, value_name = "R")]
+    pub run: PathBuf,
+    /// Whose rows.
+    #[arg(long, value_enum)]
+    pub role: RoleName,
+    /// llama-factory, verl, trl, ms-swift, openai or tracemill.
+    #[arg(long, value_name = "T")]
+    pub target: String,
+    /// How rows are worded: paper, or ces-code (CES's released rows, byte for byte).
+    #[arg(long, value_name = "P", default_value = "paper")]
+    pub profile: String,
+    /// Every row. This is the default.
+    #[arg(long, conflicts_with = "sample")]
+    pub all: bool,
+    /// Draw N training rows, and test rows in proportion.
+    #[arg(long, value_name = "N")]
+    pub sample: Option<usize>,
+    /// Seed of the splits and the draw.
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub seed: u64,
+    /// Share of tasks for the test split, where the source assigns none [default: 0.1; ces-code: 0].
+    #[arg(long, value_name = "SHARE")]
+    pub test_share: Option<f64>,
+    /// Draw the splits anew even where the source assigns them.
+    #[arg(long)]
+    pub ignore_splits: bool,
+    /// Word steps by rule where the source has no low-level instruction.
+    #[arg(long)]
+    pub worded: bool,
+    /// `path` or `bytes` [default: bytes for verl, trl and openai].
+    #[arg(long, value_name = "FORM")]
+    pub images: Option<String>,
+    /// Folder that screenshots are named below [default: where the traces were read from].
+    #[arg(long, value_name = "DIR")]
+    pub image_root: Option<PathBuf>,
+    /// Folder to write [default: R/datasets/<kind>-<role>-<target>].
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+/// A high-level agent, by its name on the command line.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum RoleName {
+    /// The planner.
+    Coordinator,
+    /// Its memory.
+    StateTracker,
+}
+
+impl RoleName {
+    /// The role.
+    pub fn role(self) -> AgentRole {
+        match self {
+            Self::Coordinator => AgentRole::Coordinator,
+            Self::StateTracker => AgentRole::StateTracker,
+        }
+    }
+}
+
 /// Arguments of `score`.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -434,6 +513,8 @@ impl Cli {
                 stage::eval_actions::run(&args.common.settings()?, &args)
             }
             Command::Eval { command: EvalCommand::Sample(args) } => stage::eval_sample::run(&args),
+            Command::Export { command: ExportCommand::Sft(args) } => stage::export::run(&args, Kind::Sft),
+            Command::Export { command: ExportCommand::Rl(args) } => stage::export::run(&args, Kind::Rl),
             Command::Score(ScoreArgs { command: Some(ScoreCommand::Diff(args)), .. }) => {
                 stage::score::diff(&args)
             }

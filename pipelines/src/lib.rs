@@ -7,6 +7,7 @@ pub mod executor;
 pub mod manifest;
 pub mod pipeline;
 pub mod progress;
+pub mod publish;
 pub mod reward;
 pub mod run;
 pub mod settings;

@@ -14,24 +14,14 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use tracemill_data::action::{Action, FrameName, ScreenSize};
 use tracemill_data::adapters::Input;
-use tracemill_data::artifact::{ScreenPixels, Truth};
+use tracemill_data::artifact::{AgentPrompt, AgentRole, ScreenPixels, Truth};
 use tracemill_data::grammar::{Reply as ReplyText, parse_action};
-use tracemill_data::trace::{Element, Screen};
+use tracemill_data::trace::Screen;
 use tracemill_models::rl::{AgentReward, Outcome, Profile, agent_reward, score_action, score_reply};
 
 use crate::chat::{BlockingClient, ChatError, ChatSettings, ErrorGuard, Image, Outcome as Called};
 use crate::executor::{Command, Coordinates, Endpoint, Executor, Lexical, Reply, ask};
 use crate::settings::RewardSection;
-
-/// Whose output is rewarded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum AgentRole {
-    /// Its output is an atomic instruction.
-    Coordinator,
-    /// Its output is the state after the last step.
-    StateTracker,
-}
 
 /// One output to be rewarded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,45 +31,6 @@ pub struct AgentRow {
     pub prompt: AgentPrompt,
     /// The raw output, tags and all.
     pub output: String,
-}
-
-/// What an agent was asked, and what should have been done.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct AgentPrompt {
-    /// Comes back with the reward.
-    #[serde(default)]
-    pub id: Value,
-    /// Whose output it is.
-    pub role: AgentRole,
-    /// The high-level instruction; the Coordinator is asked with it.
-    #[serde(default)]
-    pub task: String,
-    /// The screen on which the action is to be carried out.
-    #[serde(default)]
-    pub screen: RowScreen,
-    /// What should have been done on it.
-    pub truth: Truth,
-}
-
-/// A screen as a row gives it: with elements, a picture, or both.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct RowScreen {
-    /// In pixels; 0 when not known.
-    pub width: u32,
-    /// In pixels; 0 when not known.
-    pub height: u32,
-    /// What it shows, as text.
-    pub elements: Vec<Element>,
-    /// The picture: a data URL, or a path below the folder given with `--images`.
-    pub image: Option<String>,
-}
-
-impl RowScreen {
-    fn size(&self) -> Option<ScreenSize> {
-        (self.width > 0 && self.height > 0)
-            .then_some(ScreenSize { width_px: self.width, height_px: self.height })
-    }
 }
 
 /// What an output earned, and everything that led to it.

@@ -55,7 +55,8 @@ pub fn number(n: &Number) -> String {
     }
 }
 
-fn grouped(n: i64) -> String {
+/// A whole number with thin groups of three.
+pub fn grouped(n: i64) -> String {
     let digits = n.unsigned_abs().to_string();
     let mut out = String::new();
     for (i, digit) in digits.chars().enumerate() {

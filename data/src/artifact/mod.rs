@@ -1,10 +1,12 @@
 //! On-disk types of what later stages publish.
 
+mod agent;
 mod alias;
 mod intents;
 mod skill;
 mod truth;
 
+pub use agent::{AgentPrompt, AgentRole, RowScreen};
 pub use alias::{
     AliasError, AliasField, AliasMap, AliasRule, AliasVerb, Coverage, Mapped, MappedArg, TERMINAL,
 };

@@ -7,8 +7,11 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior};
 use serde::{Deserialize, Serialize};
 
+use super::screen_text;
+use crate::trace::Element;
+
 /// Marks the place of an image in a message; training frameworks count it.
-const IMAGE: &str = "<image>";
+pub const IMAGE: &str = "<image>";
 
 /// Whom a message is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +25,17 @@ pub enum Role {
     Assistant,
 }
 
+impl Role {
+    /// The name in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+        }
+    }
+}
+
 /// One message of a prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromptMessage {
@@ -29,6 +43,17 @@ pub struct PromptMessage {
     pub role: Role,
     /// Its text; `<image>` marks the place of an image.
     pub content: String,
+}
+
+/// What a role is shown of the screen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Shown<'a> {
+    /// A screenshot, sent beside the text.
+    Picture,
+    /// The screen's elements, as text.
+    Elements(&'a [Element]),
+    /// No screen: the State Tracker.
+    Nothing,
 }
 
 /// A prompt, ready to be sent or exported.
@@ -164,6 +189,33 @@ impl Registry {
         let images = messages.iter().map(|m| m.content.matches(IMAGE).count()).sum();
         let label = format!("{name}@{}", template.version);
         Ok(Rendered { messages, images, template: label, hash: template.hash() })
+    }
+
+    /// A role's prompt: the template `name` for a picture, `name-text` with the elements of `screen` where
+    /// there is none, and `name` alone for a role that sees no screen. What a person, a model or a screen
+    /// wrote is not counted as a picture: `<image>` in a value becomes `‹image›`.
+    ///
+    /// # Errors
+    /// Those of [`Registry::render`].
+    pub fn role(
+        &self,
+        name: &str,
+        mut values: BTreeMap<&'static str, String>,
+        screen: Shown<'_>,
+    ) -> Result<Rendered, PromptError> {
+        let template = match screen {
+            Shown::Picture | Shown::Nothing => name.to_owned(),
+            Shown::Elements(elements) => {
+                values.insert("screen", screen_text(elements));
+                format!("{name}-text")
+            }
+        };
+        values.values_mut().for_each(|value| {
+            if value.contains(IMAGE) {
+                *value = value.replace(IMAGE, "‹image›");
+            }
+        });
+        self.render(&template, &values)
     }
 
     /// The state of an episode whose source has none, from what its steps so far did (`paper` leaves this

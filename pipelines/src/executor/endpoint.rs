@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use tracemill_data::prompt::{Rendered, Role, registry, screen_text};
+use tracemill_data::prompt::{IMAGE, Rendered, Role, Shown, registry};
 use tracemill_data::trace::Screen;
 
 use super::{Command, Executor, Reply};
@@ -80,21 +80,14 @@ fn action_schema(screen: &Screen) -> Value {
 pub fn ask(
     client: &BlockingClient,
     name: &str,
-    mut values: BTreeMap<&'static str, String>,
+    values: BTreeMap<&'static str, String>,
     screen: &Screen,
     image: Option<&Image>,
     max_tokens: u32,
 ) -> Result<ChatRequest, ChatError> {
-    let template = if image.is_some() {
-        name.to_owned()
-    } else {
-        values.insert("screen", screen_text(&screen.elements));
-        format!("{name}-text")
-    };
-    // What a model or a screen says must not be counted as a picture.
-    values.values_mut().for_each(|value| *value = value.replace("<image>", "‹image›"));
+    let shown = if image.is_some() { Shown::Picture } else { Shown::Elements(&screen.elements) };
     let prompt = registry()
-        .render(&template, &values)
+        .role(name, values, shown)
         .map_err(|e| ChatError::Setting { key: "prompt".to_owned(), reason: e.to_string() })?;
     let mut request = client.request(messages(prompt, image));
     request.sampling.max_tokens = max_tokens;
@@ -116,7 +109,7 @@ fn messages(prompt: Rendered, image: Option<&Image>) -> Vec<Message> {
 
 fn parts(content: &str, image: Option<&Image>) -> Vec<Part> {
     let mut parts = Vec::new();
-    for (i, text) in content.split("<image>").enumerate() {
+    for (i, text) in content.split(IMAGE).enumerate() {
         if i > 0 {
             parts.extend(image.cloned().map(Part::Image));
         }

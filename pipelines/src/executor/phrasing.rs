@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use minijinja::{Environment, UndefinedBehavior, context};
 use serde::Deserialize;
+use tracemill_data::prompt::noun;
 use tracemill_data::trace::Element;
 
 /// A way to word a step.
@@ -90,15 +91,6 @@ impl Phrasing {
             String::new()
         };
         Ok(Some(Worded { instruction, used }))
-    }
-}
-
-/// A person's word for a role.
-fn noun(role: &str) -> &str {
-    match role {
-        "p" | "text" | "TEXT" => "text",
-        "input" => "field",
-        role => role,
     }
 }
 

@@ -7,13 +7,14 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use tracemill_data::action::{Action, FrameName, ScreenSize, Verb};
+use tracemill_data::artifact::AgentPrompt;
 use tracemill_data::grammar::{Reply, parse_action, write_action};
 use tracemill_models::rl::{Outcome, score_action};
 
 use crate::chat::{ChatSettings, EndpointReport, Finding, probe_blocking};
 use crate::cli::DoctorArgs;
 use crate::executor::Coordinates;
-use crate::reward::{AgentPrompt, AgentRow, Rewarded, Rewarder};
+use crate::reward::{AgentRow, Rewarded, Rewarder};
 use crate::settings::Settings;
 use crate::table::{self, Table};
 

@@ -1,6 +1,7 @@
 //! One file for each subcommand. A stage is `fn run(&Settings, &Run) -> Result<Report>`.
 
 pub mod cluster;
+mod dataset_card;
 pub mod doctor;
 pub mod embed;
 pub mod encode;
@@ -8,6 +9,7 @@ pub mod eval;
 pub mod eval_actions;
 pub mod eval_sample;
 pub mod explain;
+pub mod export;
 pub mod induce;
 pub mod ingest;
 pub mod label;

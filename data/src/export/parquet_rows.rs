@@ -1,0 +1,104 @@
+//! Cells that verl's and TRL's Parquet files share, and the file they are written to.
+
+use std::marker::PhantomData;
+use std::path::Path;
+
+use serde::de::{self, Deserializer, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::target::{Picture, TableSink, Written};
+use crate::parquet_io::{TableError, TableWriter};
+use crate::prompt::PromptMessage;
+
+/// Largest row group: readers hold one at a time, and offsets of 32 bits end at 2 GiB.
+const ROW_GROUP_BYTES: usize = 64 << 20;
+
+/// A file's bytes: Parquet's binary, not a list of numbers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Bytes(pub Vec<u8>);
+
+impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct BytesVisitor;
+        impl Visitor<'_> for BytesVisitor {
+            type Value = Bytes;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("bytes")
+            }
+            fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Bytes, E> {
+                Ok(Bytes(bytes.to_vec()))
+            }
+            fn visit_byte_buf<E: de::Error>(self, bytes: Vec<u8>) -> Result<Bytes, E> {
+                Ok(Bytes(bytes))
+            }
+        }
+        deserializer.deserialize_byte_buf(BytesVisitor)
+    }
+}
+
+/// A picture as `datasets` and verl read it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageCell {
+    /// The file's bytes.
+    pub bytes: Option<Bytes>,
+    /// Its path.
+    pub path: Option<String>,
+}
+
+/// A message whose content is text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageCell {
+    /// `system`, `user` or `assistant`.
+    pub role: String,
+    /// Its text; `<image>` marks a picture.
+    pub content: String,
+}
+
+impl MessageCell {
+    pub(super) fn of(message: &PromptMessage) -> Self {
+        Self { role: message.role.name().to_owned(), content: message.content.clone() }
+    }
+}
+
+pub(super) fn images(picture: Option<&Picture>) -> Vec<ImageCell> {
+    let cell = |p: &Picture| ImageCell { bytes: p.bytes.clone().map(Bytes), path: Some(p.path.clone()) };
+    picture.map(cell).into_iter().collect()
+}
+
+/// A Parquet file of rows of `T`.
+pub(super) struct Sink<T> {
+    writer: TableWriter<T>,
+    row: PhantomData<T>,
+}
+
+impl<T> Sink<T>
+where
+    T: for<'a> From<&'a Written> + Serialize + for<'de> Deserialize<'de> + Send + 'static,
+{
+    /// Creates the file without the columns named.
+    pub(super) fn create(path: &Path, without: &[&str]) -> Result<Box<dyn TableSink>, TableError> {
+        let writer = TableWriter::create_for(path, without, Some(ROW_GROUP_BYTES))?;
+        Ok(Box::new(Self { writer, row: PhantomData }))
+    }
+}
+
+impl<T> TableSink for Sink<T>
+where
+    T: for<'a> From<&'a Written> + Serialize + for<'de> Deserialize<'de> + Send,
+{
+    fn write(&mut self, rows: &[Written]) -> Result<(), TableError> {
+        let rows: Vec<T> = rows.iter().map(T::from).collect();
+        self.writer.write(&rows)
+    }
+
+    fn finish(self: Box<Self>) -> Result<u64, TableError> {
+        self.writer.finish()
+    }
+}

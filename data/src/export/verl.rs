@@ -1,0 +1,150 @@
+//! verl: Parquet of prompts with their ground truth, a Hydra configuration and a reward function.
+
+use std::path::Path;
+
+use minijinja::{Environment, context};
+use serde::{Deserialize, Serialize};
+
+use super::parquet_rows::{ImageCell, MessageCell, Sink, images};
+use super::target::{TableSink, Written};
+use super::{Kind, Split, Target};
+use crate::artifact::AgentRole;
+use crate::parquet_io::TableError;
+
+/// A row that `RLHFDataset` reads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct RlRow {
+    /// `planner` or `tracker`, as in CES's own rows; verl reports metrics by it.
+    data_source: String,
+    prompt: Vec<MessageCell>,
+    images: Vec<ImageCell>,
+    ability: String,
+    reward_model: RewardModel,
+    extra_info: ExtraInfo,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct RewardModel {
+    style: String,
+    /// What `serve reward` needs, as JSON.
+    ground_truth: String,
+}
+
+/// CES's fields, and where the row comes from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct ExtraInfo {
+    split: String,
+    /// Unique: rows that share one are taken for one group.
+    index: i64,
+    id: String,
+    answer: String,
+    width: i64,
+    height: i64,
+    /// Two corners for each box.
+    bbox: Vec<Vec<Vec<f64>>>,
+    high_level_instruction: String,
+    low_level_instruction: Option<String>,
+    state: String,
+    image_path: Option<String>,
+    prompt: String,
+    prompt_hash: String,
+    coordinator_prompt_hash: Option<String>,
+    executor_prompt_hash: Option<String>,
+}
+
+impl From<&Written> for RlRow {
+    fn from(row: &Written) -> Self {
+        let sample = &row.sample;
+        let source = if sample.agent.role == AgentRole::Coordinator { "planner" } else { "tracker" };
+        Self {
+            data_source: source.to_owned(),
+            prompt: sample.prompt.messages.iter().map(MessageCell::of).collect(),
+            images: images(row.picture.as_ref()),
+            ability: "gui".to_owned(),
+            reward_model: RewardModel {
+                style: "rule".to_owned(),
+                ground_truth: super::pool::ground_truth(sample),
+            },
+            extra_info: ExtraInfo::of(row),
+        }
+    }
+}
+
+impl ExtraInfo {
+    fn of(row: &Written) -> Self {
+        let sample = &row.sample;
+        let chain = super::pool::chain(sample);
+        let hash = |role: &str| chain.iter().find(|l| l.role == role).map(|l| l.prompt_hash.clone());
+        let corners = |b: &[f64; 4]| vec![vec![b[0], b[1]], vec![b[2], b[3]]];
+        Self {
+            split: row.split.name().to_owned(),
+            index: row.index as i64,
+            id: sample.lineage.row_id.clone(),
+            answer: sample.action.clone(),
+            width: i64::from(sample.agent.screen.width),
+            height: i64::from(sample.agent.screen.height),
+            bbox: sample.agent.truth.boxes.iter().map(corners).collect(),
+            high_level_instruction: sample.agent.task.clone(),
+            low_level_instruction: sample.instruction.clone(),
+            state: sample.agent.state.clone(),
+            image_path: sample.agent.screen.image.clone(),
+            prompt: sample.prompt.template.clone(),
+            prompt_hash: sample.prompt.hash.clone(),
+            coordinator_prompt_hash: hash("coordinator"),
+            executor_prompt_hash: hash("executor"),
+        }
+    }
+}
+
+/// A row that the multi-turn SFT data set reads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct SftRow {
+    messages: Vec<MessageCell>,
+    images: Vec<ImageCell>,
+    id: String,
+    prompt_hash: String,
+}
+
+impl From<&Written> for SftRow {
+    fn from(row: &Written) -> Self {
+        Self {
+            messages: row.sample.messages().iter().map(MessageCell::of).collect(),
+            images: images(row.picture.as_ref()),
+            id: row.sample.lineage.row_id.clone(),
+            prompt_hash: row.sample.prompt.hash.clone(),
+        }
+    }
+}
+
+pub(super) fn create(kind: Kind, path: &Path, pictured: bool) -> Result<Box<dyn TableSink>, TableError> {
+    let without: &[&str] = if pictured { &[] } else { &["images"] };
+    match kind {
+        Kind::Sft => Sink::<SftRow>::create(path, without),
+        Kind::Rl => Sink::<RlRow>::create(path, without),
+    }
+}
+
+/// `grpo.yaml` with CES's settings (appendix B, table 4), and `tracemill_reward.py`.
+pub(super) fn companions(kind: Kind, role: AgentRole, splits: &[Split]) -> Vec<(String, String)> {
+    if kind == Kind::Sft {
+        return Vec::new();
+    }
+    let file = |split: Split| splits.contains(&split).then(|| Target::Verl.file(split));
+    let train = file(Split::Train).unwrap_or_default();
+    let coordinator = role == AgentRole::Coordinator;
+    let values = context! {
+        role => role.name(),
+        val_file => file(Split::Test).unwrap_or_else(|| train.clone()),
+        train_file => train,
+        pictured => coordinator,
+        max_response_length => if coordinator { 256 } else { 512 },
+        epochs => if coordinator { 10 } else { 5 },
+    };
+    let config = Environment::new()
+        .render_str(include_str!("templates/grpo.yaml"), values)
+        .expect("the template that is compiled in is valid");
+    vec![
+        ("grpo.yaml".to_owned(), config),
+        ("tracemill_reward.py".to_owned(), include_str!("templates/tracemill_reward.py").to_owned()),
+    ]
+}
