@@ -7,6 +7,7 @@
 pub mod action;
 pub mod adapters;
 pub mod artifact;
+pub mod check;
 pub mod export;
 pub mod grammar;
 pub mod parquet_io;

@@ -49,6 +49,8 @@ type Result<T> = std::result::Result<T, TableError>;
 
 /// Rows of a batch in memory, and of a row group on disk.
 const BATCH_ROWS: usize = 16_384;
+/// Rows of a batch that may hold pictures.
+const LOOSE_ROWS: usize = 64;
 
 fn fields_of<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<Vec<FieldRef>> {
     let options = TracingOptions::default()
@@ -144,6 +146,39 @@ pub fn read_batches<T: for<'de> Deserialize<'de>>(
         let batch = batch.map_err(|e| TableError::Parquet { path: owned.clone(), source: e.into() })?;
         serde_arrow::from_record_batch(&batch)
             .map_err(|e| TableError::Schema { path: owned.clone(), reason: e.to_string() })
+    }))
+}
+
+/// Reads rows of any columns, one at a time; of a file that was not written by this program.
+///
+/// # Errors
+/// Besides those of reading, a row group of more than `max_group_bytes`.
+pub fn read_loose<T: for<'de> Deserialize<'de>>(
+    path: &Path,
+    max_group_bytes: i64,
+) -> Result<impl Iterator<Item = Result<T>> + use<T>> {
+    let parquet = |source| TableError::Parquet { path: path.to_owned(), source };
+    let file = File::open(path).map_err(|source| TableError::Io { path: path.to_owned(), source })?;
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(parquet)?;
+    if let Some(large) =
+        builder.metadata().row_groups().iter().find(|g| g.total_byte_size() > max_group_bytes)
+    {
+        let reason = format!("a row group of {} bytes; write smaller ones", large.total_byte_size());
+        return Err(TableError::Schema { path: path.to_owned(), reason });
+    }
+    let owned = path.to_owned();
+    let batches = builder.with_batch_size(LOOSE_ROWS).build().map_err(parquet)?;
+    Ok(batches.flat_map(move |batch| {
+        let rows = batch.map_err(|e| TableError::Parquet { path: owned.clone(), source: e.into() }).and_then(
+            |batch| {
+                serde_arrow::from_record_batch::<Vec<T>>(&batch)
+                    .map_err(|e| TableError::Schema { path: owned.clone(), reason: e.to_string() })
+            },
+        );
+        match rows {
+            Ok(rows) => rows.into_iter().map(Ok).collect::<Vec<_>>(),
+            Err(error) => vec![Err(error)],
+        }
     }))
 }
 

@@ -55,6 +55,8 @@ enum Command {
         #[command(subcommand)]
         command: ExportCommand,
     },
+    /// Check a data set: what a training framework would drop, misread or choke on.
+    Validate(ValidateArgs),
     /// Score stored replies of an executor by a profile, or compare two profiles.
     Score(ScoreArgs),
     /// Reward outputs of a Coordinator or State Tracker through the frozen Executor.
@@ -240,6 +242,8 @@ enum EvalCommand {
     Encoder(EncoderEvalArgs),
     /// Type, GR and SR of an executor: of stored replies, or of the built-in one on a run's steps.
     Actions(ActionsEvalArgs),
+    /// The whole loop of Coordinator, Executor and State Tracker over a run's episodes, in several setups.
+    Ces(CesEvalArgs),
     /// Subgroups and skills of a run on the sample corpus against its hidden truth (synthetic).
     Sample(SampleEvalArgs),
 }
@@ -266,6 +270,51 @@ pub struct ActionsEvalArgs {
     #[arg(long, value_name = "DIR", requires = "run")]
     pub images: Option<PathBuf>,
     /// Bootstrap resamples over episodes.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub resamples: u32,
+    /// Seed of the bootstrap.
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub seed: u64,
+    /// JSON instead of tables.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Arguments of `eval ces`.
+#[derive(Debug, Args)]
+pub struct CesEvalArgs {
+    /// A run with traces.
+    #[arg(long, value_name = "R")]
+    pub run: PathBuf,
+    /// baseline, rules, prompted, trained, no-coordinator, no-state-tracker, gold-state or gold; may be
+    /// repeated [default: every one that the settings allow].
+    #[arg(long, value_name = "NAME")]
+    pub setup: Vec<String>,
+    /// The rules: paper, ces-code, swirl, gui-r1 or odyssey.
+    #[arg(long, value_name = "P", default_value = "paper")]
+    pub profile: String,
+    /// Folder of the run's screenshots, for roles that look.
+    #[arg(long, value_name = "DIR")]
+    pub images: Option<PathBuf>,
+    /// The exported data set that the roles were trained on: its test episodes are evaluated, and
+    /// applications that it does not train on are told apart.
+    #[arg(long, value_name = "DIR")]
+    pub dataset: Option<PathBuf>,
+    /// At most so many episodes, the first ones.
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// Write what is evaluated, with hashes, so that it can be evaluated again unchanged.
+    #[arg(long, value_name = "FILE")]
+    pub freeze: Option<PathBuf>,
+    /// Evaluate what was frozen, and fail where anything is not as it was.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["limit", "dataset"])]
+    pub frozen: Option<PathBuf>,
+    /// Where rows and metrics go [default: R/eval/ces].
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Bootstrap resamples over tasks.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub resamples: u32,
     /// Seed of the bootstrap.
@@ -353,9 +402,35 @@ pub struct ExportArgs {
     /// Folder that screenshots are named below [default: where the traces were read from].
     #[arg(long, value_name = "DIR")]
     pub image_root: Option<PathBuf>,
+    /// Publish without validating.
+    #[arg(long)]
+    pub no_check: bool,
     /// Folder to write [default: R/datasets/<kind>-<role>-<target>].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+}
+
+/// Arguments of `validate`.
+#[derive(Debug, Args)]
+pub struct ValidateArgs {
+    /// A data set's folder, or one file of rows (.json, .jsonl, .parquet) of any supported form.
+    #[arg(value_name = "PATH")]
+    pub input: PathBuf,
+    /// Folder that pictures are named below, besides the data set's own.
+    #[arg(long, value_name = "DIR")]
+    pub images: Option<PathBuf>,
+    /// `tokenizer.json`, or the folder of a model that has one.
+    #[arg(long, value_name = "FILE")]
+    pub tokenizer: Option<PathBuf>,
+    /// Most tokens of text that a row may have.
+    #[arg(long, value_name = "N")]
+    pub max_tokens: Option<usize>,
+    /// Where every finding goes, one a line.
+    #[arg(long, value_name = "FINDINGS.jsonl")]
+    pub out: Option<PathBuf>,
+    /// JSON instead of tables.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// A high-level agent, by its name on the command line.
@@ -512,9 +587,13 @@ impl Cli {
             Command::Eval { command: EvalCommand::Actions(args) } => {
                 stage::eval_actions::run(&args.common.settings()?, &args)
             }
+            Command::Eval { command: EvalCommand::Ces(args) } => {
+                stage::eval_ces::run(&args.common.settings()?, &args)
+            }
             Command::Eval { command: EvalCommand::Sample(args) } => stage::eval_sample::run(&args),
             Command::Export { command: ExportCommand::Sft(args) } => stage::export::run(&args, Kind::Sft),
             Command::Export { command: ExportCommand::Rl(args) } => stage::export::run(&args, Kind::Rl),
+            Command::Validate(args) => stage::validate::run(&args),
             Command::Score(ScoreArgs { command: Some(ScoreCommand::Diff(args)), .. }) => {
                 stage::score::diff(&args)
             }

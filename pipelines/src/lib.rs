@@ -1,5 +1,6 @@
 //! The stages of tracemill and its command line: what touches files, network and clock.
 
+pub mod ces;
 pub mod chat;
 pub mod cli;
 pub mod config;

@@ -16,6 +16,7 @@ use tracemill_data::action::{Action, FrameName, ScreenSize};
 use tracemill_data::adapters::Input;
 use tracemill_data::artifact::{AgentPrompt, AgentRole, ScreenPixels, Truth};
 use tracemill_data::grammar::{Reply as ReplyText, parse_action};
+use tracemill_data::prompt::Shown;
 use tracemill_data::trace::Screen;
 use tracemill_models::rl::{AgentReward, Outcome, Profile, agent_reward, score_action, score_reply};
 
@@ -281,7 +282,8 @@ impl Rewarder {
             let state = self.state_of(&rows[i].output);
             let values = BTreeMap::from([("task", rows[i].prompt.task.clone()), ("state", state)]);
             let Progress { screen, image, .. } = &progress[i];
-            requests.push(ask(client, "coordinator", values, screen, image.as_ref(), self.max_tokens)?);
+            let shown = Shown::of(image.is_some(), &screen.elements);
+            requests.push(ask(client, "coordinator", values, shown, image.as_ref(), self.max_tokens)?);
         }
         for (i, outcome) in wanting.into_iter().zip(client.call_all(&requests, |_, _| {})?) {
             self.coordinator_guard.count(&outcome);
@@ -303,7 +305,7 @@ impl Rewarder {
 
     /// The state that a Tracker's output passes on: the content of its answer, or all of it where the
     /// profile's Trackers write no tags.
-    fn state_of(&self, output: &str) -> String {
+    pub fn state_of(&self, output: &str) -> String {
         let state = if self.profile.tracker_format { self.profile.read(output).1 } else { Some(output) };
         state.unwrap_or_default().trim().to_owned()
     }
@@ -334,14 +336,16 @@ impl Rewarder {
             (Some(reason), _) => (Outcome::Error { reason }, None),
             (None, Some((executed, reply))) => (executed, reply.map(|reply| reply.text)),
             // No instruction is a reply without an action: it earns nothing, and only where there is a truth.
-            (None, None) => {
-                let pixels = screen.size.map(ScreenPixels::from);
-                (score_reply(self.profile, "", &row.prompt.truth, pixels), None)
-            }
+            (None, None) => (self.nothing_said(&row.prompt.truth, screen.size), None),
         };
         let tracker = row.prompt.role == AgentRole::StateTracker;
         let reward = agent_reward(self.profile, &row.output, tracker, &executed);
         Rewarded { id: row.prompt.id.clone(), reward, executed, coordinator, instruction, reply }
+    }
+
+    /// The score of no instruction at all: an action that is missing, where there is a truth.
+    pub fn nothing_said(&self, truth: &Truth, size: Option<ScreenSize>) -> Outcome {
+        score_reply(self.profile, "", truth, size.map(ScreenPixels::from))
     }
 
     /// Scores an executor's reply whose coordinates are in the executor's own frame.

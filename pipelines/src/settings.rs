@@ -43,6 +43,9 @@ pub struct Settings {
     /// Execution feedback. Runs made before there was any have no such section.
     #[serde(default)]
     pub reward: RewardSection,
+    /// The roles of `eval ces`.
+    #[serde(default)]
+    pub ces: CesSection,
 }
 
 /// `[sample]`
@@ -151,6 +154,26 @@ impl Default for RewardSection {
             coordinator: ChatSettings::default(),
         }
     }
+}
+
+/// `[ces]`: who plays Coordinator and State Tracker in `eval ces`. The executor is that of `[reward]`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CesSection {
+    /// Models that were not trained for their roles (CES-P, table 2).
+    pub prompted: RolesSection,
+    /// Models that were.
+    pub trained: RolesSection,
+}
+
+/// `[ces.prompted]` and `[ces.trained]`
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RolesSection {
+    /// The Coordinator's server.
+    pub coordinator: ChatSettings,
+    /// The State Tracker's server; the Coordinator's where it has no endpoints.
+    pub state_tracker: ChatSettings,
 }
 
 /// `[encode]`

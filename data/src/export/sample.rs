@@ -101,6 +101,10 @@ pub struct Lineage {
     pub instruction_from: String,
     /// The picture, as the source names it.
     pub image: String,
+    /// Width of the screen that the row is about, in pixels.
+    pub screen_width_px: Option<u32>,
+    /// Its height.
+    pub screen_height_px: Option<u32>,
 }
 
 /// A row before it takes a framework's form.
@@ -127,6 +131,8 @@ pub struct Sample {
 pub enum Skipped {
     /// The episode was released for the other role.
     OtherRole,
+    /// The episode has no task: an exploration, or a recording.
+    NoTask,
     /// The source has no low-level instruction to learn, and words by rule were not asked for.
     NoInstruction,
     /// Neither a screenshot nor elements: a Coordinator plans from what it sees, and an executor acts on it.
@@ -144,6 +150,7 @@ impl Skipped {
     pub fn name(self) -> &'static str {
         match self {
             Self::OtherRole => "released for the other role",
+            Self::NoTask => "the episode has no task",
             Self::NoInstruction => "no low-level instruction (--worded makes one by rule)",
             Self::NoScreen => "neither screenshot nor elements",
             Self::NoNextState => "no state after the last step",
@@ -192,6 +199,9 @@ impl Exporter {
         let released_for = extra.as_ref().and_then(|e| e["role"].as_str());
         if episode.format == "ces-sft" && released_for.is_some_and(|role| role != self.role.name()) {
             return Ok(steps.iter().map(|_| Err(Skipped::OtherRole)).collect());
+        }
+        if episode.instruction.trim().is_empty() {
+            return Ok(steps.iter().map(|_| Err(Skipped::NoTask)).collect());
         }
         let last = extra.as_ref().and_then(|e| e["final_state"].as_str());
         let mut states: Vec<State> = Vec::with_capacity(steps.len() + 1);
@@ -360,6 +370,8 @@ impl Exporter {
             prompt: prompt.template.clone(),
             prompt_hash: prompt.hash.clone(),
             image: image.clone().unwrap_or_default(),
+            screen_width_px: acted_on.screen_width_px,
+            screen_height_px: acted_on.screen_height_px,
             ..lineage
         };
         let agent = AgentPrompt { id: Value::String(lineage.row_id.clone()), ..agent };

@@ -56,6 +56,13 @@ pub enum Shown<'a> {
     Nothing,
 }
 
+impl<'a> Shown<'a> {
+    /// The picture where there is one, else the elements.
+    pub fn of(pictured: bool, elements: &'a [Element]) -> Self {
+        if pictured { Self::Picture } else { Self::Elements(elements) }
+    }
+}
+
 /// A prompt, ready to be sent or exported.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rendered {
@@ -224,7 +231,15 @@ impl Registry {
     /// # Errors
     /// Those of [`Registry::render`].
     pub fn rule_state(&self, steps: &[String]) -> Result<String, PromptError> {
-        let rendered = self.render("state", &BTreeMap::from([("steps", steps)]))?;
+        self.state_of("state", steps)
+    }
+
+    /// A state told of `steps` by the template `name`: `state`, or `last-actions`.
+    ///
+    /// # Errors
+    /// Those of [`Registry::render`].
+    pub fn state_of(&self, name: &str, steps: &[String]) -> Result<String, PromptError> {
+        let rendered = self.render(name, &BTreeMap::from([("steps", steps)]))?;
         Ok(rendered.messages.into_iter().map(|m| m.content).collect())
     }
 }

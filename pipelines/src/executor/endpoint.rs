@@ -39,8 +39,8 @@ impl Executor for Endpoint {
     fn execute_all(&self, commands: &[Command<'_>]) -> Result<Vec<Outcome<Reply>>, ChatError> {
         let asked = |command: &Command<'_>| -> Result<ChatRequest, ChatError> {
             let values = BTreeMap::from([("command", command.instruction.to_owned())]);
-            let mut request =
-                ask(&self.client, "executor", values, command.screen, command.image, self.max_tokens)?;
+            let shown = Shown::of(command.image.is_some(), &command.screen.elements);
+            let mut request = ask(&self.client, "executor", values, shown, command.image, self.max_tokens)?;
             let held = self.structured && command.image.is_none();
             request.structured = held.then(|| action_schema(command.screen));
             Ok(request)
@@ -72,8 +72,7 @@ fn action_schema(screen: &Screen) -> Value {
     })
 }
 
-/// A role's prompt as a request: the template `name` with a picture, `name-text` with the screen's elements
-/// where there is none. Replies are greedy and end after `max_tokens`.
+/// A role's prompt as a request; see [`Registry::role`](tracemill_data::prompt::Registry::role). Replies are greedy and end after `max_tokens`.
 ///
 /// # Errors
 /// A prompt that cannot be rendered.
@@ -81,11 +80,10 @@ pub fn ask(
     client: &BlockingClient,
     name: &str,
     values: BTreeMap<&'static str, String>,
-    screen: &Screen,
+    shown: Shown<'_>,
     image: Option<&Image>,
     max_tokens: u32,
 ) -> Result<ChatRequest, ChatError> {
-    let shown = if image.is_some() { Shown::Picture } else { Shown::Elements(&screen.elements) };
     let prompt = registry()
         .role(name, values, shown)
         .map_err(|e| ChatError::Setting { key: "prompt".to_owned(), reason: e.to_string() })?;

@@ -296,7 +296,8 @@ fn groups(rows: &[Evaluated], resamples: u32, seed: u64) -> Vec<Group> {
     groups
 }
 
-fn bucket(steps: usize) -> String {
+/// The group of an episode's length.
+pub(super) fn bucket(steps: usize) -> String {
     match steps {
         0..=5 => "1-5 steps",
         6..=10 => "6-10 steps",
@@ -318,7 +319,8 @@ fn step_score(row: &Evaluated) -> Option<StepScore> {
     })
 }
 
-fn percent(rate: Rate) -> String {
+/// A rate with its interval, in percent.
+pub(super) fn percent(rate: Rate) -> String {
     match (rate.rate, rate.low, rate.high) {
         (Some(rate), Some(low), Some(high)) => {
             format!("{:.1} ({:.1}–{:.1})", 100.0 * rate, 100.0 * low, 100.0 * high)

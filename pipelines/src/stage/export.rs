@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use serde_json::{Value, json};
 use tracemill_data::adapters::Input;
 use tracemill_data::artifact::AgentRole;
+use tracemill_data::check::{Finding, Options, check};
 use tracemill_data::export::{
     Choice, Exporter, Form, Kind, Lineage, Pictures, Sample, Skipped, Split, Splitter, Target, TargetFile,
     Written, companions, task_key,
@@ -20,7 +21,7 @@ use crate::cli::ExportArgs;
 use crate::manifest::read as read_manifest;
 use crate::publish::Folder;
 use crate::run::Run;
-use crate::stage::dataset_card;
+use crate::stage::{dataset_card, validate};
 use crate::table::{self, Table, grouped};
 
 /// Episodes that are turned into rows at a time: what is held in memory.
@@ -63,14 +64,32 @@ pub fn run(args: &ExportArgs, kind: Kind) -> Result<()> {
     {
         std::fs::write(folder.dir().join(&file), text).with_context(|| file)?;
     }
-    let counts = tally.counts(&splits);
+    let found = if args.no_check { Vec::new() } else { findings(&folder, &plan)? };
+    let mut counts = tally.counts(&splits);
+    counts.insert("findings".to_owned(), json!(by_rule(&found)));
     let card = dataset_card::card(kind, &plan.exporter, plan.target, &counts);
     std::fs::write(folder.dir().join("README.md"), card)?;
     let settings = plan.settings(args);
     let inputs = ["traces/episodes.parquet", "traces/steps.parquet"].map(|p| (run.path(p), p.to_owned()));
     folder.publish(settings, args.seed, &inputs, counts)?;
     summary(&out, &splits, &tally);
+    if !args.no_check {
+        table::print(&format!("\n{}", validate::told(&found, None)));
+    }
     Ok(())
+}
+
+/// What the validator finds in the files as they were written.
+fn findings(folder: &Folder, plan: &Plan) -> Result<Vec<Finding>> {
+    let images = plan.pictures.roots.iter().map(|root| root.root.clone()).collect();
+    let learned = Some(plan.exporter.kind == Kind::Sft);
+    Ok(check(folder.dir(), &Options { images, learned, ..Options::default() })?.findings)
+}
+
+fn by_rule(findings: &[Finding]) -> BTreeMap<&'static str, u64> {
+    let mut by_rule = BTreeMap::new();
+    findings.iter().for_each(|f| *by_rule.entry(f.rule).or_default() += 1);
+    by_rule
 }
 
 impl Plan {

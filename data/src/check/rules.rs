@@ -1,0 +1,204 @@
+//! What can be wrong with one row.
+
+use super::row::Row;
+use super::{Fault, Turn};
+use crate::artifact::AgentPrompt;
+use crate::grammar::{Reply, strict_answer, vocabulary};
+use crate::prompt::{IMAGE, registry};
+
+/// Everything that is wrong with a row by itself, pictures apart.
+pub(super) fn faults(row: &Row, tokens: Option<&Budget<'_>>) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    roles(row, &mut faults);
+    texts(row, &mut faults);
+    markers(row, &mut faults);
+    reply(row, &mut faults);
+    words(row, &mut faults);
+    match &row.truth {
+        Some(Err(reason)) => faults.push(Fault::error(
+            "no-truth",
+            format!("the ground truth cannot be read: {reason}"),
+            "export the row again; its reward cannot be computed",
+        )),
+        Some(Ok(agent)) => truth(agent, row.screen, &mut faults),
+        None if !row.learned && row.other_truth.is_none() => faults.push(Fault::error(
+            "no-truth",
+            "neither a reply to learn nor a ground truth",
+            "give the row one of them",
+        )),
+        None => {}
+    }
+    if let Some(None) = row.index {
+        faults.push(Fault::error(
+            "no-index",
+            "extra_info.index is missing",
+            "number the rows: verl takes a missing index for 0 and merges all such prompts into one group",
+        ));
+    }
+    if let Some(budget) = tokens {
+        length(row, budget, &mut faults);
+    }
+    faults
+}
+
+/// The most tokens a row may have, and how they are counted.
+pub struct Budget<'a> {
+    /// Tokens of all messages together, without the chat template's own.
+    pub max_tokens: usize,
+    /// Tokens of a text.
+    pub count: &'a (dyn Fn(&str) -> usize + Sync),
+}
+
+fn length(row: &Row, budget: &Budget<'_>, faults: &mut Vec<Fault>) {
+    let tokens: usize = row.turns.iter().map(|t| (budget.count)(&t.text)).sum();
+    if tokens > budget.max_tokens {
+        faults.push(Fault::error(
+            "too-long",
+            format!("{tokens} tokens of text, more than {}", budget.max_tokens),
+            "raise the budget, or leave the row out: trainers cut or drop it",
+        ));
+    }
+}
+
+/// System first if at all, then user and assistant in turn; ending with what is learned, or with the user.
+fn roles(row: &Row, faults: &mut Vec<Fault>) {
+    let known = ["system", "user", "assistant", "tool"];
+    if let Some(turn) = row.turns.iter().find(|t| !known.contains(&t.role.as_str())) {
+        let found = format!("role `{}`", turn.role);
+        faults.push(Fault::error("unknown-role", found, "roles are system, user and assistant"));
+        return;
+    }
+    let order: Vec<&str> = row.turns.iter().map(|t| t.role.as_str()).collect();
+    let body = order.strip_prefix(&["system"]).unwrap_or(&order);
+    let due = |i: usize| if i % 2 == 0 { "user" } else { "assistant" };
+    let alternate =
+        !body.is_empty() && body.iter().enumerate().all(|(i, role)| *role == due(i) || *role == "tool");
+    if !alternate {
+        faults.push(Fault::error(
+            "role-order",
+            format!("roles are {}", order.join(", ")),
+            "user and assistant must alternate, user first: loaders drop such rows",
+        ));
+    } else if row.learned && body.last() != Some(&"assistant") {
+        faults.push(Fault::error(
+            "empty-answer",
+            "no reply to learn",
+            "end the row with the reply, or drop it",
+        ));
+    }
+}
+
+fn texts(row: &Row, faults: &mut Vec<Fault>) {
+    let is_empty = |turn: &Turn| turn.text.replace(IMAGE, "").trim().is_empty();
+    if row.turns.iter().any(|t| t.role == "user" && is_empty(t)) {
+        faults.push(Fault::error("empty-prompt", "a prompt without words", "fill it in, or drop the row"));
+    }
+    if row.task().is_some_and(|task| task.trim().is_empty()) {
+        faults.push(Fault::warning("no-task", "the task is empty", "give the episode an instruction"));
+    }
+    if let Some(turn) = row.turns.iter().find(|t| t.text.contains('\u{fffd}')) {
+        faults.push(Fault::warning(
+            "damaged-text",
+            format!("the {} message holds U+FFFD: text that was read in the wrong encoding", turn.role),
+            "read the source as UTF-8",
+        ));
+    }
+}
+
+fn markers(row: &Row, faults: &mut Vec<Fault>) {
+    let (markers, images) = (row.markers(), row.images.len());
+    if markers != images {
+        faults.push(Fault::error(
+            "image-count",
+            format!("{markers} `<image>` marks and {images} images"),
+            "each image needs one mark, and each mark one image",
+        ));
+    }
+    if row.turns.iter().any(|t| t.role != "user" && t.text.contains(IMAGE)) {
+        faults.push(Fault::error(
+            "mark-in-reply",
+            "an `<image>` mark outside the user's message",
+            "change the text: it would be taken for a picture",
+        ));
+    }
+}
+
+fn reply(row: &Row, faults: &mut Vec<Fault>) {
+    let Some(reply) = row.reply().filter(|_| row.learned) else { return };
+    let answer = Reply::of(reply).content();
+    if reply.trim().is_empty() || answer.trim().is_empty() {
+        faults.push(Fault::error("empty-answer", "the answer is empty", "fill it in, or drop the row"));
+    } else if Reply::is_tagged(reply) && strict_answer(reply).is_none() {
+        faults.push(Fault::error(
+            "answer-form",
+            "the reply is not <think>…</think><answer>…</answer>",
+            "close each tag once, and write nothing outside them",
+        ));
+    }
+}
+
+/// The words of a prompt must be those of the template it names.
+fn words(row: &Row, faults: &mut Vec<Fault>) {
+    let Some(hash) = &row.prompt_hash else { return };
+    let Some((name, template)) = registry().templates().find(|(_, t)| t.hash() == *hash) else {
+        faults.push(Fault::error(
+            "prompt-words",
+            format!("prompt hash {hash} is not of this version's prompts"),
+            "export the rows again: training, reward and evaluation must ask in the same words",
+        ));
+        return;
+    };
+    let asked = row.turns.iter().find(|t| t.role == "system").map_or("", |t| t.text.as_str());
+    if asked != template.system {
+        faults.push(Fault::error(
+            "prompt-words",
+            format!("the system message is not that of the prompt `{name}`, whose hash the row has"),
+            "export the rows again: training, reward and evaluation must ask in the same words",
+        ));
+    }
+}
+
+fn truth(agent: &AgentPrompt, screen: Option<[f64; 2]>, faults: &mut Vec<Fault>) {
+    let truth = &agent.truth;
+    if truth.action.trim().is_empty() {
+        let remedy = "name the action that is right";
+        faults.push(Fault::error("no-truth", "the ground truth names no action", remedy));
+        return;
+    }
+    if vocabulary().meaning(&truth.action).is_none() {
+        faults.push(Fault::error(
+            "unknown-action",
+            format!("action `{}` is not in the vocabulary", truth.action),
+            "use a word of the vocabulary: click, type, scroll, …",
+        ));
+    }
+    if let Some(bad) = truth.boxes.iter().find(|b| !(b[0] < b[2] && b[1] < b[3])) {
+        faults.push(Fault::error(
+            "bad-box",
+            format!("box {bad:?} has no inside"),
+            "boxes are left, top, right, bottom",
+        ));
+    }
+    if let Some([width, height]) = screen {
+        let outside = |x: f64, y: f64| !(0.0..=width).contains(&x) || !(0.0..=height).contains(&y);
+        let point = truth.point.filter(|[x, y]| outside(*x, *y)).map(|p| format!("point {p:?}"));
+        let boxed = truth.boxes.iter().find(|b| outside(b[0], b[1]) || outside(b[2], b[3]));
+        if let Some(what) = point.or(boxed.map(|b| format!("box {b:?}"))) {
+            faults.push(Fault::error(
+                "outside-screen",
+                format!("{what} is outside the screen of {width} × {height} pixels"),
+                "check the frame of the coordinates: pixels of the row's own screen",
+            ));
+        }
+    }
+    if let Some(id) = &truth.element
+        && !agent.screen.elements.is_empty()
+        && agent.screen.elements.iter().all(|e| e.id != *id)
+    {
+        faults.push(Fault::error(
+            "no-element",
+            format!("element {id} is not on the screen"),
+            "take the id from the row's own elements",
+        ));
+    }
+}

@@ -1,0 +1,127 @@
+//! The episodes of an evaluation, with the gold of every step.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+use tracemill_data::artifact::Truth;
+use tracemill_data::export::{Exporter, task_key};
+use tracemill_data::prompt::step_words;
+use tracemill_data::trace::{EpisodeRow, Screen, StepRow, read_episodes};
+
+use crate::chat::Image;
+use crate::reward::Rewarder;
+use crate::run::Run;
+
+/// An episode to be evaluated.
+#[derive(Debug, Clone)]
+pub struct Task {
+    /// The episode.
+    pub episode_id: String,
+    /// The task as intervals count it: several episodes may have the same.
+    pub key: String,
+    /// The high-level instruction (q).
+    pub instruction: String,
+    /// Its steps.
+    pub steps: Vec<EvalStep>,
+    /// Hash of everything above, and of all of its steps.
+    pub hash: String,
+}
+
+/// A step with what it should be.
+#[derive(Debug, Clone)]
+pub struct EvalStep {
+    /// Its number in the episode.
+    pub step: u32,
+    /// The application in front.
+    pub app: String,
+    /// What is shown.
+    pub screen: Screen,
+    /// Its picture, for roles that look.
+    pub image: Option<Image>,
+    /// What should be done.
+    pub truth: Truth,
+    /// The gold state before it.
+    pub state: String,
+    /// The gold instruction: the source's, or worded by rule.
+    pub instruction: Option<String>,
+}
+
+/// Which episodes.
+#[derive(Debug, Default)]
+pub struct Selection {
+    /// Only these episodes, where given.
+    pub only: Option<BTreeSet<String>>,
+    /// At most so many, the first ones.
+    pub limit: Option<usize>,
+    /// Screenshots are looked at.
+    pub pictures: bool,
+}
+
+/// Episodes left out, by reason.
+#[derive(Debug, Default, Clone, Copy, serde::Serialize)]
+pub struct LeftOut {
+    /// Episodes without an instruction.
+    pub without_task: u64,
+    /// Episodes none of whose steps shows anything.
+    pub without_screens: u64,
+    /// Steps that show nothing: they are not evaluated.
+    pub steps_without_screen: u64,
+}
+
+/// The episodes of a run that have a task and something to see.
+///
+/// # Errors
+/// Missing traces, pictures that cannot be read.
+pub fn read_tasks(run: &Run, rewarder: &Rewarder, selection: &Selection) -> Result<(Vec<Task>, LeftOut)> {
+    run.require("traces/steps.parquet", "ingest")?;
+    let (mut tasks, mut out) = (Vec::new(), LeftOut::default());
+    for episode in read_episodes(&run.path("traces"))? {
+        let (episode, steps) = episode?;
+        let wanted = selection.only.as_ref().is_none_or(|only| only.contains(&episode.episode_id));
+        if !wanted || selection.limit.is_some_and(|limit| tasks.len() >= limit) {
+            continue;
+        }
+        if episode.instruction.trim().is_empty() {
+            out.without_task += 1;
+            continue;
+        }
+        let task = task(&episode, &steps, rewarder, selection.pictures)?;
+        if task.steps.is_empty() {
+            out.without_screens += 1;
+            continue;
+        }
+        out.steps_without_screen += (steps.len() - task.steps.len()) as u64;
+        tasks.push(task);
+    }
+    Ok((tasks, out))
+}
+
+fn task(episode: &EpisodeRow, steps: &[StepRow], rewarder: &Rewarder, pictures: bool) -> Result<Task> {
+    let mut evaluated = Vec::new();
+    for (at, step) in steps.iter().enumerate() {
+        let screen = step.screen();
+        let shown = screen.screenshot.as_deref().filter(|_| pictures && screen.screenshot_found);
+        let image = shown.map(|path| rewarder.picture(path)).transpose()?;
+        if screen.elements.is_empty() && image.is_none() {
+            continue;
+        }
+        let own = step.instruction.clone().filter(|i| !i.trim().is_empty());
+        evaluated.push(EvalStep {
+            step: step.step,
+            app: step.app.clone().unwrap_or_else(|| episode.app.clone()),
+            screen,
+            image,
+            truth: step.truth(),
+            state: Exporter::state(steps, at, None)?.text,
+            instruction: own.or_else(|| step_words(step)),
+        });
+    }
+    let content = serde_json::to_vec(&(episode, steps))?;
+    Ok(Task {
+        episode_id: episode.episode_id.clone(),
+        key: task_key(&episode.instruction, &episode.episode_id),
+        instruction: episode.instruction.clone(),
+        steps: evaluated,
+        hash: blake3::hash(&content).to_hex().to_string(),
+    })
+}
