@@ -68,7 +68,7 @@ enum Command {
     },
     /// Check the endpoints of the settings, and a pool of tasks, before hours are spent on them.
     Doctor(DoctorArgs),
-    /// Walk from a skill, a subgroup, a unit or an episode back to its source records.
+    /// Walk from a skill, a subgroup, a unit, a row or an episode back to its source records.
     Explain(ExplainArgs),
     /// Look into a ledger of model calls.
     Ledger(stage::ledger::LedgerArgs),
@@ -244,6 +244,8 @@ enum EvalCommand {
     Actions(ActionsEvalArgs),
     /// The whole loop of Coordinator, Executor and State Tracker over a run's episodes, in several setups.
     Ces(CesEvalArgs),
+    /// How often the endpoint of `[temporal]` puts two screens in order, by interval.
+    Temporal(TemporalEvalArgs),
     /// Subgroups and skills of a run on the sample corpus against its hidden truth (synthetic).
     Sample(SampleEvalArgs),
 }
@@ -360,6 +362,53 @@ enum ExportCommand {
     Sft(ExportArgs),
     /// Prompts with what their replies are rewarded by: the task pool of GRPO.
     Rl(ExportArgs),
+    /// Pairs of screens at growing intervals: which came first?
+    Temporal(TemporalExportArgs),
+}
+
+/// Arguments of `export temporal`.
+#[derive(Debug, Args)]
+pub struct TemporalExportArgs {
+    /// The run folder, with traces.
+    #[arg(long, value_name = "R")]
+    pub run: PathBuf,
+    /// Steps between the two screens, several with commas.
+    #[arg(long, value_name = "K,…", value_delimiter = ',', default_values_t = [1, 2, 4, 8, 16])]
+    pub interval: Vec<usize>,
+    /// Pairs drawn for each interval.
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    pub pairs: usize,
+    /// Seed of the draw, and of which screen is A.
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub seed: u64,
+    /// Folder to write [default: R/datasets/temporal].
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+/// Arguments of `eval temporal`.
+#[derive(Debug, Args)]
+pub struct TemporalEvalArgs {
+    /// What `export temporal` wrote.
+    #[arg(long, value_name = "DIR")]
+    pub input: PathBuf,
+    /// Folder of the screenshots.
+    #[arg(long, value_name = "DIR")]
+    pub images: Option<PathBuf>,
+    /// Where rows and figures go.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Bootstrap resamples over tasks.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub resamples: u32,
+    /// Seed of the bootstrap.
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub seed: u64,
+    /// JSON instead of a table.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    common: Common,
 }
 
 /// Arguments of `export sft` and `export rl`.
@@ -478,9 +527,19 @@ enum ScoreCommand {
 /// Arguments of `doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// A pool (JSON lines): role, task, screen, truth, and the `outputs` of a group.
+    /// A pool (JSON lines): role, task, screen, truth, and the `outputs` of a group, or what `export rl
+    /// --target tracemill` writes.
     #[arg(long, value_name = "POOL.jsonl")]
     pub input: Option<PathBuf>,
+    /// An exported data set: its rows, splits and origins, and tasks it shares; may be repeated.
+    #[arg(long, value_name = "DIR")]
+    pub dataset: Vec<PathBuf>,
+    /// The run whose traces were mined: test tasks among them are leaks.
+    #[arg(long, value_name = "R", requires = "dataset")]
+    pub run: Option<PathBuf>,
+    /// Outputs drawn for a prompt of the pool that has none.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub outputs: u32,
     /// How many prompts of the pool are tried.
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub prompts: usize,
@@ -552,8 +611,12 @@ pub struct ScoreDiffArgs {
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// A skill (`sg12.0`), a subgroup (`sg12`), a unit or an episode.
+    /// A skill (`sg12.0`), a subgroup (`sg12`), a unit, a row of a data set
+    /// (`<episode>#<step>/coordinator`) or an episode.
     pub id: String,
+    /// A data set outside R/datasets.
+    #[arg(long, value_name = "DIR")]
+    pub dataset: Option<PathBuf>,
     /// The run folder.
     #[arg(long, value_name = "R")]
     pub run: PathBuf,
@@ -590,9 +653,13 @@ impl Cli {
             Command::Eval { command: EvalCommand::Ces(args) } => {
                 stage::eval_ces::run(&args.common.settings()?, &args)
             }
+            Command::Eval { command: EvalCommand::Temporal(args) } => {
+                stage::temporal::eval(&args.common.settings()?, &args)
+            }
             Command::Eval { command: EvalCommand::Sample(args) } => stage::eval_sample::run(&args),
             Command::Export { command: ExportCommand::Sft(args) } => stage::export::run(&args, Kind::Sft),
             Command::Export { command: ExportCommand::Rl(args) } => stage::export::run(&args, Kind::Rl),
+            Command::Export { command: ExportCommand::Temporal(args) } => stage::temporal::export(&args),
             Command::Validate(args) => stage::validate::run(&args),
             Command::Score(ScoreArgs { command: Some(ScoreCommand::Diff(args)), .. }) => {
                 stage::score::diff(&args)

@@ -231,17 +231,7 @@ impl Rewarder {
     /// # Errors
     /// When there is no such folder or file, or the path leaves the folder.
     pub fn picture(&self, image: &str) -> Result<Image> {
-        if let Some((mime, data)) = image.strip_prefix("data:").and_then(|url| url.split_once(";base64,")) {
-            return Ok(Image::new(STANDARD.decode(data).context("not base64")?, mime));
-        }
-        let Some(input) = &self.images else {
-            bail!("`{image}` is a path: give the folder it lies in with --images, or send a data URL")
-        };
-        let path: PathBuf = input.inside(&input.root, image).map_err(anyhow::Error::msg)?;
-        let bytes = std::fs::read(&path).with_context(|| image.to_owned())?;
-        let is_jpeg =
-            path.extension().is_some_and(|e| e.eq_ignore_ascii_case("jpg") || e.eq_ignore_ascii_case("jpeg"));
-        Ok(Image::new(bytes, if is_jpeg { "image/jpeg" } else { "image/png" }))
+        read_picture(self.images.as_ref(), image)
     }
 
     /// Reads a row's screen, and a Coordinator's instruction.
@@ -367,6 +357,24 @@ impl Rewarder {
             Err(_) => score_reply(self.profile, reply, truth, pixels),
         }
     }
+}
+
+/// The picture at a path below `folder`, or in a data URL.
+///
+/// # Errors
+/// When there is no such folder or file, or the path leaves the folder.
+pub fn read_picture(folder: Option<&Input>, image: &str) -> Result<Image> {
+    if let Some((mime, data)) = image.strip_prefix("data:").and_then(|url| url.split_once(";base64,")) {
+        return Ok(Image::new(STANDARD.decode(data).context("not base64")?, mime));
+    }
+    let Some(input) = folder else {
+        bail!("`{image}` is a path: give the folder it lies in with --images, or send a data URL")
+    };
+    let path: PathBuf = input.inside(&input.root, image).map_err(anyhow::Error::msg)?;
+    let bytes = std::fs::read(&path).with_context(|| image.to_owned())?;
+    let is_jpeg =
+        path.extension().is_some_and(|e| e.eq_ignore_ascii_case("jpg") || e.eq_ignore_ascii_case("jpeg"));
+    Ok(Image::new(bytes, if is_jpeg { "image/jpeg" } else { "image/png" }))
 }
 
 /// The share of failures is watched over the stage, not over each batch, whose rows would be lost.

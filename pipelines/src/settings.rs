@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use candle_core::Device;
 use serde::{Deserialize, Serialize};
 use tracemill_data::adapters::AdapterOptions;
+use tracemill_data::artifact::AgentRole;
 use tracemill_data::views::SegmentSettings;
 use tracemill_models::cluster::Engine;
 use tracemill_models::multiview::{EncoderConfig, TrainConfig};
@@ -46,6 +47,9 @@ pub struct Settings {
     /// The roles of `eval ces`.
     #[serde(default)]
     pub ces: CesSection,
+    /// Who is asked by `eval temporal`.
+    #[serde(default)]
+    pub temporal: TemporalSection,
 }
 
 /// `[sample]`
@@ -166,6 +170,22 @@ pub struct CesSection {
     pub trained: RolesSection,
 }
 
+/// `[temporal]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TemporalSection {
+    /// The server.
+    pub endpoint: ChatSettings,
+    /// Longest reply, in tokens.
+    pub max_tokens: u32,
+}
+
+impl Default for TemporalSection {
+    fn default() -> Self {
+        Self { endpoint: ChatSettings::default(), max_tokens: 512 }
+    }
+}
+
 /// `[ces.prompted]` and `[ces.trained]`
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -174,6 +194,16 @@ pub struct RolesSection {
     pub coordinator: ChatSettings,
     /// The State Tracker's server; the Coordinator's where it has no endpoints.
     pub state_tracker: ChatSettings,
+}
+
+impl RolesSection {
+    /// The server of a role.
+    pub fn chat(&self, role: AgentRole) -> &ChatSettings {
+        match role {
+            AgentRole::Coordinator => &self.coordinator,
+            AgentRole::StateTracker => &self.state_tracker,
+        }
+    }
 }
 
 /// `[encode]`

@@ -11,6 +11,7 @@ mod pool;
 mod sample;
 mod split;
 mod target;
+mod temporal;
 mod trl;
 mod verl;
 
@@ -19,3 +20,4 @@ pub use pool::PoolRow;
 pub use sample::{Exporter, Form, Kind, Lineage, Sample, Skipped, State};
 pub use split::{Choice, Split, Splitter, task_key};
 pub use target::{ExportError, Picture, Pictures, Target, TargetFile, Written, companions};
+pub use temporal::{TemporalRow, pair_id, pairs, question};

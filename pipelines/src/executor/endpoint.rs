@@ -87,29 +87,39 @@ pub fn ask(
     let prompt = registry()
         .role(name, values, shown)
         .map_err(|e| ChatError::Setting { key: "prompt".to_owned(), reason: e.to_string() })?;
-    let mut request = client.request(messages(prompt, image));
-    request.sampling.max_tokens = max_tokens;
-    Ok(request)
+    Ok(request_of(client, prompt, image.map(std::slice::from_ref).unwrap_or_default(), max_tokens))
 }
 
-/// A rendered prompt as messages; its `<image>` is where the picture goes.
-fn messages(prompt: Rendered, image: Option<&Image>) -> Vec<Message> {
+/// A rendered prompt as a request. Its pictures take the places of the `<image>` marks, in order.
+pub fn request_of(
+    client: &BlockingClient,
+    prompt: Rendered,
+    images: &[Image],
+    max_tokens: u32,
+) -> ChatRequest {
+    let mut request = client.request(messages(prompt, images));
+    request.sampling.max_tokens = max_tokens;
+    request
+}
+
+fn messages(prompt: Rendered, images: &[Image]) -> Vec<Message> {
+    let mut images = images.iter();
     prompt
         .messages
         .into_iter()
         .map(|message| match message.role {
             Role::System => Message::system(message.content),
             Role::Assistant => Message::assistant(message.content),
-            Role::User => Message::user(parts(&message.content, image)),
+            Role::User => Message::user(parts(&message.content, &mut images)),
         })
         .collect()
 }
 
-fn parts(content: &str, image: Option<&Image>) -> Vec<Part> {
+fn parts(content: &str, images: &mut std::slice::Iter<'_, Image>) -> Vec<Part> {
     let mut parts = Vec::new();
     for (i, text) in content.split(IMAGE).enumerate() {
         if i > 0 {
-            parts.extend(image.cloned().map(Part::Image));
+            parts.extend(images.next().cloned().map(Part::Image));
         }
         if !text.is_empty() {
             parts.push(Part::text(text));

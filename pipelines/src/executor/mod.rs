@@ -9,7 +9,7 @@ mod lexical;
 mod phrasing;
 
 pub use coordinates::{Coordinates, smart_resize};
-pub use endpoint::{Endpoint, ask};
+pub use endpoint::{Endpoint, ask, request_of};
 pub use ground::{Candidate, Grounding, ground};
 pub use lexical::Lexical;
 pub use phrasing::{Gesture, Phrasing, Worded, is_ambiguous, phrasings};

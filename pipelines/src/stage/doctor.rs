@@ -1,5 +1,6 @@
 //! `doctor`: is an endpoint, and a pool of tasks, fit for hours of training? Asked before they are spent.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -7,13 +8,17 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use tracemill_data::action::{Action, FrameName, ScreenSize, Verb};
-use tracemill_data::artifact::AgentPrompt;
+use tracemill_data::artifact::{AgentPrompt, AgentRole};
 use tracemill_data::grammar::{Reply, parse_action, write_action};
+use tracemill_data::prompt::Shown;
 use tracemill_models::rl::{Outcome, score_action};
 
-use crate::chat::{ChatSettings, EndpointReport, Finding, probe_blocking};
+use super::doctor_dataset;
+use crate::chat::{
+    BlockingClient, ChatRequest, ChatSettings, EndpointReport, Finding, Outcome as Called, probe_blocking,
+};
 use crate::cli::DoctorArgs;
-use crate::executor::Coordinates;
+use crate::executor::{Coordinates, ask};
 use crate::reward::{AgentRow, Rewarded, Rewarder};
 use crate::settings::Settings;
 use crate::table::{self, Table};
@@ -26,7 +31,7 @@ const MANY_UNREAD: f64 = 0.05;
 /// What a check found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Verdict {
+pub(super) enum Verdict {
     Good,
     Note,
     Bad,
@@ -34,7 +39,7 @@ enum Verdict {
 
 /// One line of the diagnosis.
 #[derive(Debug, Serialize)]
-struct Check {
+pub(super) struct Check {
     check: String,
     verdict: Verdict,
     found: String,
@@ -42,7 +47,8 @@ struct Check {
 }
 
 impl Check {
-    fn new(check: &str, verdict: Verdict, found: impl Into<String>, remedy: &str) -> Self {
+    /// A line; what is good needs no remedy.
+    pub(super) fn new(check: &str, verdict: Verdict, found: impl Into<String>, remedy: &str) -> Self {
         let remedy = if verdict == Verdict::Good { String::new() } else { remedy.to_owned() };
         Self { check: check.to_owned(), verdict, found: found.into(), remedy }
     }
@@ -50,8 +56,9 @@ impl Check {
 
 /// One prompt of a pool with the outputs of its group.
 #[derive(Debug, Deserialize)]
-struct PoolRow {
-    /// Several outputs for the same prompt.
+struct Group {
+    /// Several outputs for the same prompt. Where there are none, the roles of `[ces]` are asked.
+    #[serde(default)]
     outputs: Vec<String>,
     #[serde(flatten)]
     prompt: AgentPrompt,
@@ -75,10 +82,14 @@ pub fn run(settings: &Settings, args: &DoctorArgs) -> Result<()> {
         let rewarder = Rewarder::open(&settings.reward, args.images.as_deref())?;
         // What was found so far is shown, whatever becomes of the pool.
         checks.extend(
-            pool(input, args.prompts, &rewarder).unwrap_or_else(|e| {
+            pool(settings, args, input, &rewarder).unwrap_or_else(|e| {
                 vec![Check::new("pool", Verdict::Bad, format!("{e:#}"), "see the reason")]
             }),
         );
+    }
+    if !args.dataset.is_empty() {
+        let found = doctor_dataset::checks(&args.dataset, args.run.as_deref(), args.images.as_deref())?;
+        checks.extend(found);
     }
     if args.json {
         table::print(&serde_json::to_string_pretty(&checks)?);
@@ -159,8 +170,9 @@ fn endpoint(name: &str, report: &EndpointReport) -> Vec<Check> {
 
 /// Rewards the groups of a pool: how many of them say nothing, how many calls fail, how many replies hold
 /// no action, and whether the coordinates are what the settings say.
-fn pool(input: &Path, prompts: usize, rewarder: &Rewarder) -> Result<Vec<Check>> {
-    let groups = read_pool(input, prompts)?;
+fn pool(settings: &Settings, args: &DoctorArgs, input: &Path, rewarder: &Rewarder) -> Result<Vec<Check>> {
+    let mut groups = read_pool(input, args.prompts)?;
+    let mut checks = sample(settings, args.outputs, rewarder, &mut groups)?;
     let rows: Vec<AgentRow> = groups
         .iter()
         .flat_map(|group| {
@@ -169,7 +181,6 @@ fn pool(input: &Path, prompts: usize, rewarder: &Rewarder) -> Result<Vec<Check>>
         })
         .collect();
     let rewarded = rewarder.reward_all(&rows)?;
-    let mut checks = Vec::new();
     let mut at = 0;
     let (mut dead, mut usable) = (0_usize, 0_usize);
     for group in &groups {
@@ -191,7 +202,87 @@ fn pool(input: &Path, prompts: usize, rewarder: &Rewarder) -> Result<Vec<Check>>
     Ok(checks)
 }
 
-fn read_pool(input: &Path, prompts: usize) -> Result<Vec<PoolRow>> {
+/// Draws the outputs of the groups that have none from the roles of the settings, at temperature 1.
+fn sample(
+    settings: &Settings,
+    outputs: u32,
+    rewarder: &Rewarder,
+    groups: &mut [Group],
+) -> Result<Vec<Check>> {
+    let missing: Vec<usize> = (0..groups.len()).filter(|&i| groups[i].outputs.is_empty()).collect();
+    if missing.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut checks = Vec::new();
+    for role in [AgentRole::Coordinator, AgentRole::StateTracker] {
+        let of_role: Vec<usize> =
+            missing.iter().copied().filter(|&i| groups[i].prompt.role == role).collect();
+        if of_role.is_empty() {
+            continue;
+        }
+        let chat = policy(settings, role).with_context(|| {
+            format!(
+                "{} rows have no `outputs`: store some in the pool, or set ces.trained.{key}.endpoints \
+                 (or ces.prompted.{key}) to have them drawn",
+                of_role.len(),
+                key = role.name().replace('-', "_"),
+            )
+        })?;
+        let client = BlockingClient::open(chat)?;
+        let mut requests = Vec::with_capacity(of_role.len() * outputs as usize);
+        for &i in &of_role {
+            let prompt = &groups[i].prompt;
+            for replica in 0..outputs {
+                let mut request = asked(&client, prompt, rewarder, settings.reward.max_tokens)?;
+                request.sampling.temperature = 1.0;
+                request.sampling.seed = Some(settings.seed);
+                request.replica = replica;
+                requests.push(request);
+            }
+        }
+        let mut failed = 0_u64;
+        for (n, outcome) in client.call_all(&requests, |_, _| {})?.into_iter().enumerate() {
+            match outcome {
+                Called::Reply(reply) => groups[of_role[n / outputs as usize]].outputs.push(reply.text),
+                Called::Failed(_) => failed += 1,
+            }
+        }
+        let verdict = if failed == 0 { Verdict::Good } else { Verdict::Bad };
+        let found = format!(
+            "{} outputs drawn for {} prompts, {failed} calls failed",
+            requests.len() as u64 - failed,
+            of_role.len()
+        );
+        checks.push(Check::new(&format!("{} outputs", role.name()), verdict, found, "see the ledger"));
+    }
+    Ok(checks)
+}
+
+/// The endpoint that plays a role: trained, else prompted.
+fn policy(settings: &Settings, role: AgentRole) -> Option<&ChatSettings> {
+    [settings.ces.trained.chat(role), settings.ces.prompted.chat(role)]
+        .into_iter()
+        .find(|chat| !chat.endpoints.is_empty())
+}
+
+/// What a role is asked in a row of the pool.
+fn asked(
+    client: &BlockingClient,
+    prompt: &AgentPrompt,
+    rewarder: &Rewarder,
+    max_tokens: u32,
+) -> Result<ChatRequest> {
+    let mut values = BTreeMap::from([("task", prompt.task.clone()), ("state", prompt.state.clone())]);
+    if prompt.role == AgentRole::StateTracker {
+        values.insert("executor_output", prompt.executor_output.clone());
+        return Ok(ask(client, "state-tracker", values, Shown::Nothing, None, max_tokens)?);
+    }
+    let image = prompt.screen.image.as_deref().map(|path| rewarder.picture(path)).transpose()?;
+    let shown = Shown::of(image.is_some(), &prompt.screen.elements);
+    Ok(ask(client, "coordinator", values, shown, image.as_ref(), max_tokens)?)
+}
+
+fn read_pool(input: &Path, prompts: usize) -> Result<Vec<Group>> {
     let file = File::open(input).with_context(|| format!("--input {}", input.display()))?;
     let mut groups = Vec::new();
     for (line, number) in BufReader::new(file).lines().zip(1_u64..) {

@@ -1,11 +1,13 @@
-//! `explain`: from a skill, a subgroup, a unit or an episode back to the source records.
+//! `explain`: from a skill, a subgroup, a unit, a row of a data set or an episode back to the source records.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tracemill_data::artifact::{IntentRow, Skill};
+use tracemill_data::export::Lineage as Origin;
 use tracemill_data::parquet_io::read_batches;
 use tracemill_data::trace::{EpisodeRow, StepRow};
 use tracemill_data::views::Unit;
@@ -23,7 +25,7 @@ const SHOWN_MEMBERS: usize = 5;
 /// When no artifact of the run holds the id; says which were searched.
 pub fn run(args: &ExplainArgs) -> Result<()> {
     let run = Run::existing(&args.run)?;
-    let lineage = Lineage { run: &run }.of(&args.id)?;
+    let lineage = Lineage { run: &run, dataset: args.dataset.as_deref() }.of(&args.id)?;
     if args.json {
         table::print(&serde_json::to_string_pretty(&lineage)?);
     } else {
@@ -36,6 +38,8 @@ pub fn run(args: &ExplainArgs) -> Result<()> {
 
 struct Lineage<'a> {
     run: &'a Run,
+    /// A data set outside the run's own.
+    dataset: Option<&'a Path>,
 }
 
 impl Lineage<'_> {
@@ -48,17 +52,59 @@ impl Lineage<'_> {
                 return self.subgroup(sg);
             }
         }
+        if id.ends_with("/coordinator") || id.ends_with("/state-tracker") {
+            return self.dataset_row(id);
+        }
         if let [unit] = self.units(&BTreeSet::from([id]))?.as_slice() {
             return self.unit(unit);
         }
         match self.rows::<EpisodeRow>("traces/episodes.parquet", "ingest", |e| e.episode_id == id)?.pop() {
             Some(episode) => self.episode(&episode),
             None => bail!(
-                "{id}: no such skill (sg<N>.<rank>), subgroup (sg<N>), unit (<episode>/<first>-<last>) or episode \
+                "{id}: no such skill (sg<N>.<rank>), subgroup (sg<N>), unit (<episode>/<first>-<last>), row of a data set (<episode>#<step>/<role>) or episode \
                  in {}",
                 self.run.dir().display()
             ),
         }
+    }
+
+    /// A row of a data set: its place, what made it, and the step it is made from.
+    fn dataset_row(&self, id: &str) -> Result<Value> {
+        let folders: Vec<PathBuf> = match self.dataset {
+            Some(folder) => vec![folder.to_owned()],
+            None => dataset_folders(&self.run.path("datasets")),
+        };
+        let mut places = Vec::new();
+        for folder in &folders {
+            for batch in read_batches::<Origin>(&folder.join("lineage.parquet"))? {
+                places.extend(batch?.into_iter().filter(|row| row.row_id == id).map(|row| (folder, row)));
+            }
+        }
+        let Some((_, row)) = places.first() else {
+            bail!(
+                "{id}: in none of {} data sets below {}; name another with --dataset DIR",
+                folders.len(),
+                self.run.path("datasets").display()
+            )
+        };
+        let step = self.rows("traces/steps.parquet", "ingest", |s: &StepRow| {
+            s.episode_id == row.episode_id && s.step == row.step
+        })?;
+        let shown = |(folder, row): &(&PathBuf, Origin)| {
+            format!("{} › row {} ({})", folder.join(&row.file).display(), row.row + 1, row.split)
+        };
+        Ok(json!({
+            "row": id,
+            "in": places.iter().map(shown).collect::<Vec<_>>(),
+            "prompt": format!("{}, hash {}", row.prompt, row.prompt_hash),
+            "state from": row.state_from,
+            "thought from": row.thought_from,
+            "instruction from": row.instruction_from,
+            "picture": row.image,
+            "episode": row.episode_id,
+            "source": format!("{} › {}", row.source, row.source_key),
+            "step": step.iter().map(source_step).collect::<Vec<_>>(),
+        }))
     }
 
     fn rows<T: for<'de> Deserialize<'de>>(
@@ -153,6 +199,14 @@ impl Lineage<'_> {
             "steps": steps.iter().map(source_step).collect::<Vec<_>>(),
         }))
     }
+}
+
+/// Folders below `datasets` that hold a data set.
+fn dataset_folders(datasets: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(datasets).into_iter().flatten().flatten().map(|e| e.path());
+    let mut folders: Vec<PathBuf> = entries.filter(|p| p.join("lineage.parquet").is_file()).collect();
+    folders.sort();
+    folders
 }
 
 fn source_text(episode: &EpisodeRow) -> String {

@@ -3,6 +3,7 @@
 pub mod cluster;
 mod dataset_card;
 pub mod doctor;
+mod doctor_dataset;
 pub mod embed;
 pub mod encode;
 pub mod eval;
@@ -21,4 +22,5 @@ pub mod reward;
 pub mod sample;
 pub mod score;
 pub mod serve;
+pub mod temporal;
 pub mod validate;
