@@ -17,6 +17,7 @@ mod gui_odyssey;
 mod json;
 mod mind2web;
 mod phrase;
+mod pyautogui;
 mod rows;
 mod screenagent;
 pub mod source;
