@@ -16,6 +16,7 @@ mod elements;
 mod gui_odyssey;
 mod json;
 mod mind2web;
+mod osworld;
 mod phrase;
 mod pyautogui;
 mod rows;
@@ -24,6 +25,7 @@ pub mod source;
 #[cfg(test)]
 mod testing;
 mod ui_log;
+mod webvoyager;
 
 pub use ces_sft::FIRST_STATE;
 pub use detect::{files_of, has_extension, looks_like, nothing};
@@ -109,5 +111,7 @@ pub fn adapter(format: Format) -> Box<dyn Adapter> {
         Format::Droidtask => Box::new(droidtask::Droidtask),
         Format::Aitz => Box::new(aitz::Aitz),
         Format::Amex => Box::new(amex::Amex),
+        Format::Osworld => Box::new(osworld::Osworld),
+        Format::Webvoyager => Box::new(webvoyager::Webvoyager::default()),
     }
 }
