@@ -12,11 +12,13 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::super::source::Fault;
-use crate::action::{Action, Direction, Verb};
+use crate::action::{Action, Verb};
 use crate::trace::RejectKind;
 
 const KNOWN: &str =
     "Click [n], Type [n]; text, Scroll [n or WINDOW]; up or down, Wait, GoBack, Google, ANSWER; text";
+/// What is scrolled where no element is.
+const WINDOW: &str = "WINDOW";
 /// Where the harness goes for `Google`.
 const GOOGLE: &str = "https://www.google.com/";
 
@@ -71,54 +73,51 @@ impl Reply {
 
 /// The action in `text`, and what stands behind it.
 fn action(text: &str) -> Result<(Action, &str), Fault> {
-    let unreadable = || {
+    let found = ACTION.captures(text).and_then(|found| {
+        let (name, rest) = (found.get(1)?.as_str(), found.get(2)?.as_str());
+        match name {
+            "Click" | "Type" | "Scroll" => placed(name, rest),
+            "ANSWER" => {
+                let answer = filled(unbracketed(rest.trim_start_matches([';', ' '])));
+                Some((Action { text: answer, ..Action::new(Verb::Complete, name) }, ""))
+            }
+            "Google" => {
+                let address = Some(GOOGLE.to_owned());
+                Some((Action { text: address, ..Action::new(Verb::Navigate, name) }, rest.trim()))
+            }
+            "GoBack" => Some((Action::new(Verb::Back, name), rest.trim())),
+            _ => Some((Action::new(Verb::Wait, name), rest.trim())),
+        }
+    });
+    found.ok_or_else(|| {
         let shown: String = text.chars().take(60).collect();
         let reason = format!("the action {shown:?} cannot be read; known: {KNOWN}");
         Fault::new(RejectKind::OutOfRange, reason)
-    };
-    let found = ACTION.captures(text).ok_or_else(unreadable)?;
-    let (name, rest) = (found.get(1).map_or("", |m| m.as_str()), found.get(2).map_or("", |m| m.as_str()));
-    let place = || {
-        let found = PLACE.captures(rest)?;
-        Some((found.get(1)?.as_str(), found.get(2).map_or("", |m| m.as_str())))
-    };
-    let on = |verb, number: &str| {
-        let mut action = Action::new(verb, name);
-        action.target.element = Some(number.to_owned()).filter(|number| number != "WINDOW");
-        action
-    };
-    match name {
-        "Click" => {
-            let (number, behind) =
-                place().filter(|(number, _)| *number != "WINDOW").ok_or_else(unreadable)?;
-            Ok((on(Verb::Click, number), behind.trim()))
-        }
-        "Type" => {
-            let (number, typed) = place().filter(|(number, _)| *number != "WINDOW").ok_or_else(unreadable)?;
-            let text = Some(unbracketed(typed)).filter(|text| !text.is_empty()).ok_or_else(unreadable)?;
-            Ok((Action { text: Some(text.to_owned()), ..on(Verb::Type, number) }, ""))
-        }
-        "Scroll" => {
-            let (place, rest) = place().ok_or_else(unreadable)?;
-            let (word, behind) = word(rest);
-            let direction =
-                Some(word).filter(|word| matches!(*word, "up" | "down")).ok_or_else(unreadable)?;
-            let mut action = on(Verb::Scroll, place);
-            action.direction = direction.parse::<Direction>().ok();
-            action.source_direction = Some(direction.to_owned());
-            Ok((action, behind))
-        }
-        "ANSWER" => {
-            let answer =
-                Some(unbracketed(rest.trim_start_matches([';', ' ']))).filter(|text| !text.is_empty());
-            Ok((Action { text: answer.map(str::to_owned), ..on(Verb::Complete, "WINDOW") }, ""))
-        }
-        "Google" => {
-            Ok((Action { text: Some(GOOGLE.to_owned()), ..on(Verb::Navigate, "WINDOW") }, rest.trim()))
-        }
-        "GoBack" => Ok((on(Verb::Back, "WINDOW"), rest.trim())),
-        _ => Ok((on(Verb::Wait, "WINDOW"), rest.trim())),
+    })
+}
+
+/// An action on an element, or a scroll of the window; nothing where it cannot be read.
+fn placed<'a>(name: &str, rest: &'a str) -> Option<(Action, &'a str)> {
+    let found = PLACE.captures(rest)?;
+    let number = Some(found.get(1)?.as_str()).filter(|place| *place != WINDOW);
+    let rest = found.get(2).map_or("", |rest| rest.as_str());
+    let mut action = Action::new(Verb::Scroll, name);
+    action.target.element = number.map(str::to_owned);
+    if name == "Scroll" {
+        let (direction, behind) = word(rest);
+        action.direction = Some(direction).filter(|word| matches!(*word, "up" | "down"))?.parse().ok();
+        action.source_direction = Some(direction.to_owned());
+        return Some((action, behind));
     }
+    number?;
+    if name == "Click" {
+        return Some((Action { verb: Verb::Click, ..action }, rest.trim()));
+    }
+    Some((Action { verb: Verb::Type, text: Some(filled(unbracketed(rest))?), ..action }, ""))
+}
+
+fn filled(text: &str) -> Option<String> {
+    Some(text.to_owned()).filter(|text| !text.is_empty())
 }
 
 /// The text, without the brackets around all of it.
@@ -139,6 +138,7 @@ fn word(text: &str) -> (&str, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::action::Direction;
 
     fn act(text: &str) -> Action {
         Reply::of(&format!("Thought: t\n\nAction: {text}")).expect("reads").action
