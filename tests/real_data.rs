@@ -18,6 +18,8 @@ fn every_record_of_the_real_data_is_an_episode_or_a_reject() {
         ("ui-log", "ui-logs"),
         ("droidtask", "droidtask"),
         ("aitz", "aitz"),
+        ("osworld", "desktop-a11y"),
+        ("webvoyager", "webvoyager"),
     ];
     let paths: Vec<String> =
         sources.iter().map(|(_, folder)| data.join(folder).to_str().expect("UTF-8").to_owned()).collect();
@@ -45,6 +47,9 @@ fn every_record_of_the_real_data_is_an_episode_or_a_reject() {
     // 112 tasks and the explorations of ten applications; one episode.
     assert_eq!(episodes("droidtask"), (122, 0));
     assert_eq!(episodes("aitz"), (1, 0));
+    // Eight explorations, eight chats.
+    assert_eq!(episodes("osworld"), (8, 0));
+    assert_eq!(episodes("webvoyager"), (8, 0));
     let (sessions, rejected) = episodes("screenagent");
     assert_eq!(sessions + rejected, 49);
 }

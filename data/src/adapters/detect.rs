@@ -47,7 +47,13 @@ const SIGNATURES: &[(Format, &[&str])] = &[
     (Format::Agentnet, &["task_id", "traj"]),
     (Format::Aitz, &["episode_id", "result_action_type"]),
     (Format::Amex, &["episode_id", "instruction", "steps"]),
+    (Format::Osworld, &["step_num", "action", "screenshot_file"]),
+    (Format::Osworld, &["app", "action", "before", "after"]),
 ];
+
+/// Files known by their name where their keys do not tell: a chat has the keys of any chat, a row may be cut off.
+const NAMES: &[(Format, &str)] =
+    &[(Format::Osworld, super::osworld::TRAJECTORY), (Format::Webvoyager, super::webvoyager::CHAT)];
 
 /// Keys that a task of `DroidTask` has, below its application and its hash.
 const TASK_KEYS: &[&str] = &["task", "profile"];
@@ -88,8 +94,22 @@ pub fn look(path: &Path) -> Look {
     } else if has_extension(path, YAML) {
         look_at_yaml(&head)
     } else {
-        look_at_json(&head)
+        let named = NAMES.iter().find(|(_, named)| name == *named).map(|(format, _)| Look::Is(*format));
+        match (look_at_json(&head), named) {
+            (Look::Unclear | Look::Foreign, Some(named)) => named,
+            (look, _) => look,
+        }
     }
+}
+
+/// Keys of the first record in the file, as far as its beginning can be read.
+pub fn keys_of(path: &Path) -> BTreeSet<String> {
+    let mut head = Vec::new();
+    let read = std::fs::File::open(path).and_then(|f| f.take(PEEK_BYTES).read_to_end(&mut head));
+    if read.is_err() {
+        return BTreeSet::new();
+    }
+    first_keys(head.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&head), 0).0
 }
 
 /// An exploration of `DroidTask` is a list of records, each with a choice.
@@ -296,6 +316,20 @@ mod tests {
             (Format::Droidtask, "utg.yaml", ""),
             (Format::Aitz, "a.json", "[{\"episode_id\": \"1\", \"result_action_type\": 4}]"),
             (Format::Amex, "a.json", "{\"episode_id\": \"1\", \"instruction\": \"i\", \"steps\": [{\"ac"),
+            (
+                Format::Osworld,
+                "a.jsonl",
+                "{\"step_num\": 1, \"action\": \"WAIT\", \"screenshot_file\": \"1.png\"}",
+            ),
+            (Format::Osworld, "traj.jsonl", "{\"Error\": \"Time limit exceeded\"}"),
+            (Format::Osworld, "traj.jsonl", ""),
+            (
+                Format::Osworld,
+                "steps.jsonl",
+                "{\"app\": \"a\", \"action\": null, \"before\": null, \"after\": \"001\"}\n",
+            ),
+            (Format::Agentnet, "traj.jsonl", "{\"task_id\": \"t\", \"traj\": []}"),
+            (Format::Webvoyager, "interact_messages.json", "[{\"role\": \"system\", \"content\": \"\"}]"),
         ] {
             assert_eq!(looked(name, content), Look::Is(format), "{name}: {content}");
         }
@@ -361,13 +395,11 @@ mod tests {
             ("agentnet", Format::Agentnet),
             ("droidtask", Format::Droidtask),
             ("aitz", Format::Aitz),
+            ("webvoyager", Format::Webvoyager),
+            ("desktop-a11y", Format::Osworld),
         ] {
             let Some(path) = real_data(folder) else { return };
             assert_eq!(looks_like(&path), [format], "{folder}");
-        }
-        for foreign in ["webvoyager", "desktop-a11y"] {
-            let Some(path) = real_data(foreign) else { return };
-            assert_eq!(looks_like(&path), [], "{foreign}");
         }
     }
 }

@@ -16,13 +16,16 @@ mod elements;
 mod gui_odyssey;
 mod json;
 mod mind2web;
+mod osworld;
 mod phrase;
+mod pyautogui;
 mod rows;
 mod screenagent;
 pub mod source;
 #[cfg(test)]
 mod testing;
 mod ui_log;
+mod webvoyager;
 
 pub use ces_sft::FIRST_STATE;
 pub use detect::{files_of, has_extension, looks_like, nothing};
@@ -108,5 +111,7 @@ pub fn adapter(format: Format) -> Box<dyn Adapter> {
         Format::Droidtask => Box::new(droidtask::Droidtask),
         Format::Aitz => Box::new(aitz::Aitz),
         Format::Amex => Box::new(amex::Amex),
+        Format::Osworld => Box::new(osworld::Osworld),
+        Format::Webvoyager => Box::new(webvoyager::Webvoyager::default()),
     }
 }

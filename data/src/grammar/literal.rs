@@ -2,8 +2,12 @@
 //!
 //! Nothing is evaluated: whatever is not a call with literals, or a literal, is a fault.
 
+use std::collections::BTreeMap;
+
 /// Lists nest no deeper than this; an action nests two.
 const MAX_DEPTH: usize = 8;
+/// Longest text, in bytes, that code may give a name to: each use of the name is a copy.
+const MAX_NAMED_TEXT: usize = 1000;
 
 /// What may stand for a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +74,9 @@ impl Call {
     }
 }
 
-/// The calls of a piece of Python code, separated by line ends or `;`. Imports and comments are skipped.
+/// The calls of a piece of Python code, separated by line ends or `;`. Imports, comments and strings that stand
+/// alone are skipped. A name that a line gives to a number, a short text or a point (`tag_1 = (35, 25)`) stands
+/// for it in the calls after that line.
 ///
 /// # Errors
 /// Where the code stops being a call.
@@ -82,16 +88,24 @@ pub fn python_calls(code: &str) -> Result<Vec<Call>, LiteralError> {
         if parser.rest().is_empty() {
             return Ok(calls);
         }
+        if parser.rest().starts_with(['"', '\'']) {
+            parser.string(false)?;
+            parser.statement_end()?;
+            continue;
+        }
         let name = parser.name()?;
         if name == "import" || name == "from" {
             parser.take_while(|c| c != '\n');
             continue;
         }
-        calls.push(Call { name: name.to_owned(), arguments: parser.arguments()? });
-        parser.skip(|c| c == ' ' || c == '\t' || c == '\r');
-        if !(parser.rest().is_empty() || parser.rest().starts_with(['\n', ';'])) {
-            return Err(parser.fault("expected a line end or `;` after the call"));
+        parser.take_while(|c| c == ' ');
+        if parser.eat('=') {
+            let value = parser.named_value()?;
+            parser.names.insert(name.to_owned(), value);
+        } else {
+            calls.push(Call { name: name.to_owned(), arguments: parser.arguments()? });
         }
+        parser.statement_end()?;
     }
 }
 
@@ -134,11 +148,12 @@ struct Parser<'a> {
     code: &'a str,
     at: usize,
     dialect: Dialect,
+    names: BTreeMap<String, Literal>,
 }
 
 impl<'a> Parser<'a> {
     fn new(code: &'a str, dialect: Dialect) -> Self {
-        Self { code, at: 0, dialect }
+        Self { code, at: 0, dialect, names: BTreeMap::new() }
     }
 
     fn rest(&self) -> &'a str {
@@ -183,6 +198,38 @@ impl<'a> Parser<'a> {
             return Err(self.fault("expected a call such as `click(…)`"));
         }
         Ok(self.take_while(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.'))
+    }
+
+    /// The value that a line gives a name to. It may hold no name itself: names of lists of names grow without
+    /// limit.
+    fn named_value(&mut self) -> Result<Literal, LiteralError> {
+        self.take_while(|c| c == ' ');
+        let names = std::mem::take(&mut self.names);
+        let value = self.literal(0);
+        self.names = names;
+        match value? {
+            Literal::List(list)
+                if list.len() > 4 || !list.iter().all(|v| matches!(v, Literal::Number(_))) =>
+            {
+                Err(self.fault("only a number, a short text or a point may have a name, before"))
+            }
+            Literal::Text(text) if text.len() > MAX_NAMED_TEXT => {
+                Err(self.fault("only a text of up to 1000 bytes may have a name, before"))
+            }
+            Literal::Map(_) => {
+                Err(self.fault("only a number, a short text or a point may have a name, before"))
+            }
+            value => Ok(value),
+        }
+    }
+
+    /// A line end, `;` or the end of the code.
+    fn statement_end(&mut self) -> Result<(), LiteralError> {
+        self.skip(|c| c == ' ' || c == '\t' || c == '\r');
+        if self.rest().is_empty() || self.rest().starts_with(['\n', ';']) {
+            return Ok(());
+        }
+        Err(self.fault("expected a line end or `;` after the call"))
     }
 
     fn arguments(&mut self) -> Result<Vec<Argument>, LiteralError> {
@@ -321,6 +368,9 @@ impl<'a> Parser<'a> {
             "False" => return Ok(Literal::Bool(false)),
             "None" => return Ok(Literal::None),
             _ => {}
+        }
+        if let Some(value) = self.names.get(word).filter(|_| !quoted) {
+            return Ok(value.clone());
         }
         if self.dialect == Dialect::Lenient && !word.is_empty() {
             return Ok(match word {

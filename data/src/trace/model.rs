@@ -32,16 +32,21 @@ pub enum Format {
     Aitz,
     /// AMEX: instruction and element annotations.
     Amex,
+    /// OSWorld trajectories, and explorations with OSWorld's accessibility trees.
+    Osworld,
+    /// WebVoyager trajectories: chats of an agent with a browser.
+    Webvoyager,
 }
 
 impl Format {
-    /// Whether its episodes have no ids of their own and are named after their files.
+    /// Whether its episodes have no ids of their own and are named after their files or their tasks, of which
+    /// there may be several attempts.
     pub fn names_after_files(self) -> bool {
-        matches!(self, Self::Screenagent | Self::UiLog)
+        matches!(self, Self::Screenagent | Self::UiLog | Self::Osworld | Self::Webvoyager)
     }
 
     /// Every format with an adapter, in declaration order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::GuiOdyssey,
         Self::CesSft,
         Self::AndroidControl,
@@ -52,6 +57,8 @@ impl Format {
         Self::Droidtask,
         Self::Aitz,
         Self::Amex,
+        Self::Osworld,
+        Self::Webvoyager,
     ];
 
     /// The name on the command line: `gui-odyssey`.
@@ -67,6 +74,8 @@ impl Format {
             Self::Droidtask => "droidtask",
             Self::Aitz => "aitz",
             Self::Amex => "amex",
+            Self::Osworld => "osworld",
+            Self::Webvoyager => "webvoyager",
         }
     }
 }

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::pyautogui::{actions, join_moves};
 use super::standard::screen;
 use super::{Context, text_of};
 use crate::action::{Action, BBox, FrameName, ScreenSize};
+use crate::adapters::pyautogui::{actions, join_moves, shares};
 use crate::adapters::source::{Fault, Fields, Refused};
 use crate::grammar::literal::{Argument, Call, Literal};
 use crate::trace::{Episode, Format, Outcome, Platform, RejectKind, Screen, Step};
@@ -123,7 +123,7 @@ fn truth_actions(truth: &Value) -> Result<Vec<Action>, Fault> {
     let fields = Fields::of(truth)?;
     let call = Call { name: fields.str("type")?.to_owned(), arguments: arguments(fields.object("params")?)? };
     let boxes = fields.get("metadata").map(Fields::of).transpose()?.map(boxes).transpose()?;
-    let mut actions = actions(&call)?;
+    let mut actions = actions(&call, &shares)?;
     if let (Some(action), Some(boxes)) = (actions.first_mut(), boxes) {
         action.target.boxes = boxes;
     }

@@ -11,7 +11,6 @@
 
 mod bench;
 mod events;
-mod pyautogui;
 mod recording;
 mod standard;
 #[cfg(test)]
@@ -19,11 +18,10 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
-use super::source::{Fault, Refused, Rejecter, parse_json, read_text};
+use super::source::{Refused, Rejecter, parse_json, read_text};
 use super::{Adapter, AdapterError, AdapterOptions, Input, Item, Record};
 use super::{CHUNK_BYTES, for_each_line, has_extension, line_items, nothing, rows::some_records};
-use crate::grammar::literal::{Call, python_calls};
-use crate::trace::{Format, RejectKind};
+use crate::trace::Format;
 
 const COMPLETE: &str = "reduced_events_complete.jsonl";
 const VISIBLE: &str = "reduced_events_vis.jsonl";
@@ -108,11 +106,6 @@ fn looks_like_ours(path: &Path) -> bool {
     let keys = ["\"traj\"", "\"step_num\"", "\"high_level_task_description\"", "\"ground_truth_actions\""];
     let broken = !text.starts_with(['{', '[']);
     read.is_err() || broken || (text.contains("\"task_id\"") && keys.iter().any(|k| text.contains(k)))
-}
-
-/// The calls of a step's code.
-fn calls(code: &str) -> Result<Vec<Call>, Fault> {
-    python_calls(code).map_err(|e| Fault::new(RejectKind::Malformed, format!("code: {e}")))
 }
 
 /// Text of a field, trimmed; `None` when it is blank.

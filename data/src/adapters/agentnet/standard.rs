@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::pyautogui::{actions, join_moves};
-use super::{Context, calls, text_of};
+use super::{Context, text_of};
+use crate::adapters::pyautogui::{actions_of_code, join_moves, shares};
 use crate::adapters::source::{Fault, Fields, Refused};
 use crate::trace::{Episode, Format, Outcome, Platform, RejectKind, Screen, Step};
 
@@ -71,10 +71,7 @@ fn add_steps(
     let fields = Fields::of(value)?;
     let said = fields.object("value")?;
     let screen = screen(context, file, fields)?;
-    let mut found = Vec::new();
-    for call in calls(said.str("code")?)? {
-        found.extend(actions(&call)?);
-    }
+    let found = actions_of_code(said.str("code")?, &shares)?;
     if found.is_empty() {
         return Err(Fault::new(RejectKind::Empty, "field `code` holds no call"));
     }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::action::{Action, Direction, FrameName, Position, Verb};
+use crate::adapters::pyautogui::calls;
 use crate::adapters::testing::{self, read_all, real_data};
 use crate::grammar::literal::Literal;
 use crate::trace::{Episode, Outcome, Reject, RejectKind};
@@ -82,7 +83,8 @@ fn code_that_is_not_calls_with_literals_is_refused() {
         "f(1e999)",
         "f('\\uZZZZ')",
         "1 + 1",
-        "x = 3",
+        "x = y",
+        "x = [[1, 2]]",
         "f(1-1)",
         &deep,
     ] {

@@ -1,34 +1,84 @@
-//! Calls as canonical actions.
+//! `PyAutoGUI` code as canonical actions. It is parsed, never run.
 
-use crate::action::{Action, Direction, Normalized, Point, Position, Verb};
-use crate::adapters::screenagent::combination;
-use crate::adapters::source::Fault;
-use crate::grammar::literal::{Call, Literal};
+mod held;
+
+use super::screenagent::combination;
+use super::source::Fault;
+use crate::action::{Action, Direction, Normalized, OutOfRange, Pixels, Point, Position, ScreenSize, Verb};
+use crate::grammar::literal::{Call, Literal, python_calls};
 use crate::trace::RejectKind;
 
 const KNOWN: &str = "click, leftClick, rightClick, middleClick, doubleClick, tripleClick, moveTo, dragTo, \
-                     scroll, vscroll, hscroll, write, typewrite, press, hotkey, wait, sleep, terminate";
+                     scroll, vscroll, hscroll, write, typewrite, press, hotkey, copy, wait, sleep, terminate, \
+                     keyDown, keyUp, mouseDown, mouseUp";
+
+/// A point from the numbers in the code, in the source's frame.
+pub(super) type Place<'a> = &'a dyn Fn(f64, f64) -> Result<Position, OutOfRange>;
+
+/// Numbers that are shares of the screen.
+///
+/// # Errors
+/// When they are outside 0..1.
+pub(super) fn shares(x: f64, y: f64) -> Result<Position, OutOfRange> {
+    Point::<Normalized>::checked(x, y, None).map(Into::into)
+}
+
+/// Numbers that are pixels of a screen, inside it where its size is known.
+pub(super) fn pixels(size: Option<ScreenSize>) -> impl Fn(f64, f64) -> Result<Position, OutOfRange> {
+    move |x, y| Point::<Pixels>::checked(x, y, size).map(Into::into)
+}
+
+/// The calls of a step's code.
+///
+/// # Errors
+/// [`RejectKind::Malformed`] where the code stops being calls.
+pub(super) fn calls(code: &str) -> Result<Vec<Call>, Fault> {
+    python_calls(code).map_err(|e| {
+        let reason = format!("code: {e}; only calls with literal arguments are read");
+        Fault::new(RejectKind::Malformed, reason)
+    })
+}
+
+/// The actions of a step's code, moves of the pointer by themselves (see [`join_moves`]). Keys and buttons
+/// held down and let go are one action.
+///
+/// # Errors
+/// As [`calls`] and [`actions`]; a key or button that is let go without being held, or stays held.
+pub(super) fn actions_of_code(code: &str, place: Place) -> Result<Vec<Action>, Fault> {
+    let mut hands = held::Hands::default();
+    for call in calls(code)? {
+        hands.take(&call, place)?;
+    }
+    hands.finish()
+}
+
+/// The name of the function that a call names, without its module, in lower case.
+fn function(call: &Call) -> String {
+    call.name.rsplit('.').next().unwrap_or_default().replace('_', "").to_lowercase()
+}
 
 /// The actions of a call: one, except for `press` with several keys.
 ///
 /// # Errors
-/// An unknown function, an argument absent or of the wrong type, a coordinate outside 0..1.
-pub(super) fn actions(call: &Call) -> Result<Vec<Action>, Fault> {
-    let function = call.name.rsplit('.').next().unwrap_or_default().replace('_', "").to_lowercase();
+/// An unknown function, an argument absent or of the wrong type, a coordinate outside its frame.
+pub(super) fn actions(call: &Call, place: Place) -> Result<Vec<Action>, Fault> {
     let new = |verb| Action::new(verb, call.name.clone());
-    let action = match function.as_str() {
-        "click" => Action { point: position(call, 0)?, ..new(click_verb(call)?) },
-        "leftclick" | "middleclick" => Action { point: position(call, 0)?, ..new(Verb::Click) },
-        "rightclick" => Action { point: position(call, 0)?, ..new(Verb::RightClick) },
+    let action = match function(call).as_str() {
+        "click" => Action { point: position(call, 0, place)?, ..new(click_verb(call)?) },
+        "leftclick" | "middleclick" => Action { point: position(call, 0, place)?, ..new(Verb::Click) },
+        "rightclick" => Action { point: position(call, 0, place)?, ..new(Verb::RightClick) },
         // There is no verb for a third click; the source's verb keeps it.
-        "doubleclick" | "tripleclick" => Action { point: position(call, 0)?, ..new(Verb::DoubleClick) },
-        "moveto" => Action { point: Some(required_position(call)?), ..new(Verb::Hover) },
-        "dragto" => Action { end: Some(required_position(call)?), ..new(Verb::Drag) },
-        "scroll" | "vscroll" => scroll(call, [Direction::Up, Direction::Down])?,
-        "hscroll" => scroll(call, [Direction::Right, Direction::Left])?,
-        "write" | "typewrite" => Action { text: Some(message(call)?), ..new(Verb::Type) },
+        "doubleclick" | "tripleclick" => {
+            Action { point: position(call, 0, place)?, ..new(Verb::DoubleClick) }
+        }
+        "moveto" => Action { point: Some(required_position(call, place)?), ..new(Verb::Hover) },
+        "dragto" => Action { end: Some(required_position(call, place)?), ..new(Verb::Drag) },
+        "scroll" | "vscroll" => scroll(call, [Direction::Up, Direction::Down], place)?,
+        "hscroll" => scroll(call, [Direction::Right, Direction::Left], place)?,
+        "write" | "typewrite" => Action { text: Some(message(call, "message")?), ..new(Verb::Type) },
         "press" => return presses(call),
         "hotkey" => Action { text: Some(hotkey(call)?), ..new(Verb::Press) },
+        "copy" => Action { text: Some(message(call, "text")?), ..new(Verb::Copy) },
         "wait" | "sleep" => Action { amount: seconds(call)?, ..new(Verb::Wait) },
         "terminate" => terminate(call)?,
         _ => {
@@ -82,20 +132,28 @@ fn text<'a>(call: &'a Call, index: usize, name: &str) -> Result<Option<&'a str>,
     }
 }
 
-/// `x` and `y`, of which `x` stands at `index` when passed without a name.
-fn position(call: &Call, index: usize) -> Result<Option<Position>, Fault> {
+/// `x` and `y`, of which `x` stands at `index` when passed without a name; both may stand there as a pair.
+fn position(call: &Call, index: usize, place: Place) -> Result<Option<Position>, Fault> {
+    let placed = |x, y| {
+        let point = place(x, y);
+        point.map(Some).map_err(|e| Fault::new(RejectKind::OutOfRange, format!("`{}`: {e}", call.name)))
+    };
+    if let Some(Literal::List(pair)) = call.argument(index, "x") {
+        return match pair.as_slice() {
+            [Literal::Number(x), Literal::Number(y)] => placed(*x, *y),
+            _ => Err(wrong(call, "x", "a number, or a point of two")),
+        };
+    }
     match (number(call, index, "x")?, number(call, index + 1, "y")?) {
-        (Some(x), Some(y)) => Point::<Normalized>::checked(x, y, None)
-            .map(|p| Some(p.into()))
-            .map_err(|e| Fault::new(RejectKind::OutOfRange, format!("`{}`: {e}", call.name))),
+        (Some(x), Some(y)) => placed(x, y),
         (None, None) => Ok(None),
         (None, Some(_)) => Err(wrong(call, "x", "a number beside `y`")),
         (Some(_), None) => Err(wrong(call, "y", "a number beside `x`")),
     }
 }
 
-fn required_position(call: &Call) -> Result<Position, Fault> {
-    position(call, 0)?.ok_or_else(|| wrong(call, "x", "a number"))
+fn required_position(call: &Call, place: Place) -> Result<Position, Fault> {
+    position(call, 0, place)?.ok_or_else(|| wrong(call, "x", "a number"))
 }
 
 fn click_verb(call: &Call) -> Result<Verb, Fault> {
@@ -109,7 +167,7 @@ fn click_verb(call: &Call) -> Result<Verb, Fault> {
 }
 
 /// `PyAutoGUI` scrolls up, and right, by a positive number of notches.
-fn scroll(call: &Call, [positive, negative]: [Direction; 2]) -> Result<Action, Fault> {
+fn scroll(call: &Call, [positive, negative]: [Direction; 2], place: Place) -> Result<Action, Fault> {
     let notches = number(call, 0, "clicks")?.ok_or_else(|| wrong(call, "clicks", "a number"))?;
     let direction = match notches {
         n if n > 0.0 => Some(positive),
@@ -117,16 +175,16 @@ fn scroll(call: &Call, [positive, negative]: [Direction; 2]) -> Result<Action, F
         _ => None,
     };
     Ok(Action {
-        point: position(call, 1)?,
+        point: position(call, 1, place)?,
         direction,
         amount: Some(notches.abs()),
         ..Action::new(Verb::Scroll, call.name.clone())
     })
 }
 
-fn message(call: &Call) -> Result<String, Fault> {
-    let message = text(call, 0, "message")?;
-    message.map(str::to_owned).ok_or_else(|| wrong(call, "message", "a string"))
+fn message(call: &Call, argument: &str) -> Result<String, Fault> {
+    let message = text(call, 0, argument)?;
+    message.map(str::to_owned).ok_or_else(|| wrong(call, argument, "a string"))
 }
 
 /// Strings among `values`, lists flattened.
