@@ -62,6 +62,7 @@ impl Row {
             images: value.get("images").or_else(|| value.get("image")).map(images).unwrap_or_default(),
             truth: value
                 .get("ground_truth")
+                .or_else(|| value.get("solution").filter(|s| s.text().is_some_and(|s| s.starts_with('{'))))
                 .or_else(|| value.get("reward_model")?.get("ground_truth"))
                 .map(truth),
             ..Self::default()

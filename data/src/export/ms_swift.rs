@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Kind;
 use super::target::Written;
 
-/// `{"messages", "images"?, "id", "ground_truth"?}`; other keys reach the reward functions.
+/// `{"messages", "images"?, "id", "solution"?}`; other keys reach the reward functions.
 pub(super) fn row(row: &Written) -> Value {
     let sample = &row.sample;
     let mut out = json!({ "messages": sample.messages() });
@@ -15,7 +15,7 @@ pub(super) fn row(row: &Written) -> Value {
     out["id"] = json!(sample.lineage.row_id);
     out["prompt_hash"] = json!(sample.lineage.prompt_hash);
     if sample.reply.is_none() {
-        out["ground_truth"] = json!(super::pool::ground_truth(sample));
+        out["solution"] = json!(super::pool::ground_truth(sample));
     }
     out
 }
@@ -24,6 +24,9 @@ pub(super) fn row(row: &Written) -> Value {
 pub(super) fn companions(kind: Kind) -> Vec<(String, String)> {
     match kind {
         Kind::Sft => Vec::new(),
-        Kind::Rl => vec![("plugin.py".to_owned(), include_str!("templates/plugin.py").to_owned())],
+        Kind::Rl => vec![
+            ("plugin.py".to_owned(), include_str!("templates/plugin.py").to_owned()),
+            ("tracemill_reward.py".to_owned(), include_str!("templates/tracemill_reward.py").to_owned()),
+        ],
     }
 }

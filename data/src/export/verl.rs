@@ -136,7 +136,8 @@ pub(super) fn companions(kind: Kind, role: AgentRole, splits: &[Split]) -> Vec<(
         role => role.name(),
         val_file => file(Split::Test).unwrap_or_else(|| train.clone()),
         train_file => train,
-        pictured => coordinator,
+        // The paper's base models.
+        model => if coordinator { "Qwen/Qwen2.5-VL-7B-Instruct" } else { "Qwen/Qwen3-4B" },
         max_response_length => if coordinator { 256 } else { 512 },
         epochs => if coordinator { 10 } else { 5 },
     };
