@@ -1,5 +1,7 @@
 //! The integration binary: what users do, on files.
 
+/// Data sets: export, validation, lineage, the loop evaluated.
+mod export;
 /// Scores, rewards and the lexical executor.
 mod feedback;
 /// `run`: the demo, resume, determinism.

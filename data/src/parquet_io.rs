@@ -2,6 +2,7 @@
 //!
 //! Files are zstd-compressed and written by arrow/parquet; the same rows give the same bytes.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -86,14 +87,21 @@ pub struct TableWriter<T> {
 impl<T: Serialize + for<'de> Deserialize<'de>> TableWriter<T> {
     /// Creates the file.
     pub fn create(path: &Path) -> Result<Self> {
-        Self::create_for(path, &[], None)
+        Self::create_for(path, &[], None, |_| BTreeMap::new())
     }
 
-    /// Creates the file without the columns named, and with row groups bounded in bytes as well as rows.
-    pub fn create_for(path: &Path, without: &[&str], row_group_bytes: Option<usize>) -> Result<Self> {
+    /// Creates the file without the columns named, with row groups bounded in bytes as well as rows, and with
+    /// key-value metadata made from the columns.
+    pub fn create_for(
+        path: &Path,
+        without: &[&str],
+        row_group_bytes: Option<usize>,
+        metadata: impl Fn(&[FieldRef]) -> BTreeMap<String, String>,
+    ) -> Result<Self> {
         let mut fields = fields_of::<T>(path)?;
         fields.retain(|field| !without.contains(&field.name().as_str()));
-        let schema = Arc::new(Schema::new(fields.clone()));
+        let metadata: std::collections::HashMap<_, _> = metadata(&fields).into_iter().collect();
+        let schema = Arc::new(Schema::new_with_metadata(fields.clone(), metadata));
         let file = File::create(path).map_err(|source| TableError::Io { path: path.to_owned(), source })?;
         let writer = ArrowWriter::try_new(file, schema, Some(properties_for(row_group_bytes)))
             .map_err(|source| TableError::Parquet { path: path.to_owned(), source })?;

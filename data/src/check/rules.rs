@@ -4,7 +4,7 @@ use super::row::Row;
 use super::{Fault, Turn};
 use crate::artifact::AgentPrompt;
 use crate::grammar::{Reply, strict_answer, vocabulary};
-use crate::prompt::{IMAGE, registry};
+use crate::prompt::{IMAGE, MARKS, registry};
 
 /// Everything that is wrong with a row by itself, pictures apart.
 pub(super) fn faults(row: &Row, tokens: Option<&Budget<'_>>) -> Vec<Fault> {
@@ -113,6 +113,11 @@ fn markers(row: &Row, faults: &mut Vec<Fault>) {
             format!("{markers} `<image>` marks and {images} images"),
             "each image needs one mark, and each mark one image",
         ));
+    }
+    let other = MARKS.iter().find(|m| **m != IMAGE && row.turns.iter().any(|t| t.text.contains(**m)));
+    if let Some(mark) = other {
+        let found = format!("the text holds `{mark}`, and the row has no such thing");
+        faults.push(Fault::error("stray-mark", found, "change the text: loaders count the mark"));
     }
     if row.turns.iter().any(|t| t.role != "user" && t.text.contains(IMAGE)) {
         faults.push(Fault::error(

@@ -40,12 +40,19 @@ pub(super) fn row(row: &Written) -> Value {
 }
 
 /// `dataset_info.json`.
-pub(super) fn companions(kind: Kind, role: AgentRole, splits: &[Split]) -> Vec<(String, String)> {
+///
+/// The loader takes a column that is named and that no row has for an error.
+pub(super) fn companions(
+    kind: Kind,
+    role: AgentRole,
+    splits: &[Split],
+    pictured: bool,
+) -> Vec<(String, String)> {
     let mut info = Map::new();
     for &split in splits {
         let name = format!("tracemill_{}_{}_{}", kind.name(), role.name().replace('-', "_"), split.name());
         let mut columns = json!({"messages": "conversations", "system": "system"});
-        if role == AgentRole::Coordinator {
+        if pictured {
             columns["images"] = json!("images");
         }
         let entry = json!({

@@ -3,8 +3,10 @@
 use std::marker::PhantomData;
 use std::path::Path;
 
+use arrow::datatypes::{DataType, Field};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Map, Value, json};
 
 use super::target::{Picture, TableSink, Written};
 use crate::parquet_io::{TableError, TableWriter};
@@ -72,6 +74,25 @@ pub(super) fn images(picture: Option<&Picture>) -> Vec<ImageCell> {
     picture.map(cell).into_iter().collect()
 }
 
+/// A column as `datasets` describes it: without this it takes pictures for structures of bytes and text.
+/// `None` for a type it has no name for here.
+fn feature(field: &Field) -> Option<Value> {
+    let value = |name: &str| Some(json!({ "dtype": name, "_type": "Value" }));
+    match field.data_type() {
+        DataType::Utf8 => value("string"),
+        DataType::LargeUtf8 => value("large_string"),
+        DataType::Int64 => value("int64"),
+        DataType::Float64 => value("float64"),
+        DataType::List(_) if field.name() == "images" => Some(json!([{ "_type": "Image" }])),
+        DataType::List(item) => Some(json!([feature(item)?])),
+        DataType::Struct(fields) => {
+            let features = fields.iter().map(|f| Some((f.name().clone(), feature(f)?)));
+            features.collect::<Option<Map<String, Value>>>().map(Value::Object)
+        }
+        _ => None,
+    }
+}
+
 /// A Parquet file of rows of `T`.
 pub(super) struct Sink<T> {
     writer: TableWriter<T>,
@@ -84,7 +105,12 @@ where
 {
     /// Creates the file without the columns named.
     pub(super) fn create(path: &Path, without: &[&str]) -> Result<Box<dyn TableSink>, TableError> {
-        let writer = TableWriter::create_for(path, without, Some(ROW_GROUP_BYTES))?;
+        let writer = TableWriter::create_for(path, without, Some(ROW_GROUP_BYTES), |fields| {
+            let features: Option<Map<String, Value>> =
+                fields.iter().map(|f| Some((f.name().clone(), feature(f)?))).collect();
+            let info = features.map(|f| json!({ "info": { "features": f } }).to_string());
+            info.map(|info| ("huggingface".to_owned(), info)).into_iter().collect()
+        })?;
         Ok(Box::new(Self { writer, row: PhantomData }))
     }
 }

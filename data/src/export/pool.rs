@@ -16,6 +16,9 @@ pub struct PoolRow {
     pub split: String,
     /// What the agent is asked.
     pub messages: Vec<PromptMessage>,
+    /// Pictures that the messages have marks for, by path.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<String>,
     /// `name@version` of the template.
     pub prompt: String,
     /// Its hash.
@@ -47,6 +50,7 @@ pub(super) fn row(row: &Written) -> Value {
     let out = PoolRow {
         split: row.split.name().to_owned(),
         messages: sample.prompt.messages.clone(),
+        images: row.picture.iter().map(|picture| picture.path.clone()).collect(),
         prompt: sample.prompt.template.clone(),
         prompt_hash: sample.prompt.hash.clone(),
         reply: sample.reply.clone(),

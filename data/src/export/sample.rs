@@ -10,7 +10,7 @@ use crate::adapters::FIRST_STATE;
 use crate::artifact::{AgentPrompt, AgentRole, RowScreen};
 use crate::grammar::write_action;
 use crate::prompt::{
-    IMAGE, PromptError, PromptMessage, Rendered, Role, STEP_WORDS, Shown, registry, step_words,
+    MARKS, PromptError, PromptMessage, Rendered, Role, STEP_WORDS, Shown, registry, step_words,
 };
 use crate::trace::{EpisodeRow, StepRow};
 
@@ -315,7 +315,7 @@ impl Exporter {
     ) -> Result<Option<Rendered>, PromptError> {
         // The released form has no words for text screens; a mark in a text cannot be kept as it is.
         let released = self.form == Form::CesCode && !matches!(shown, Shown::Elements(_));
-        if released && values.values().any(|value| value.contains(IMAGE)) {
+        if released && values.values().any(|value| MARKS.iter().any(|mark| value.contains(mark))) {
             return Ok(None);
         }
         let prefix = if released { self.form.prefix() } else { "" };
@@ -477,7 +477,7 @@ fn can_be_rewarded(agent: &AgentPrompt) -> bool {
 fn well_formed(reply: &str, form: Form, role: AgentRole) -> bool {
     let bare = form == Form::CesCode && role == AgentRole::StateTracker;
     let tags = if bare { 0 } else { 1 };
-    !reply.contains(IMAGE)
+    !MARKS.iter().any(|mark| reply.contains(mark))
         && ["<think>", "</think>", "<answer>", "</answer>"].iter().all(|t| reply.matches(t).count() == tags)
 }
 

@@ -285,9 +285,15 @@ fn indented(row: &serde_json::Value) -> serde_json::Result<Vec<u8>> {
 }
 
 /// Files that lie beside the rows: what the framework needs to read them, and to reward what it samples.
-pub fn companions(target: Target, kind: Kind, role: AgentRole, splits: &[Split]) -> Vec<(String, String)> {
+pub fn companions(
+    target: Target,
+    kind: Kind,
+    role: AgentRole,
+    splits: &[Split],
+    pictured: bool,
+) -> Vec<(String, String)> {
     match target {
-        Target::LlamaFactory => llama_factory::companions(kind, role, splits),
+        Target::LlamaFactory => llama_factory::companions(kind, role, splits, pictured),
         Target::Verl => verl::companions(kind, role, splits),
         Target::Trl => trl::companions(kind),
         Target::MsSwift => ms_swift::companions(kind),

@@ -5,6 +5,8 @@ mod registry;
 mod screen_text;
 mod step_words;
 
-pub use registry::{IMAGE, PromptError, PromptMessage, Registry, Rendered, Role, Shown, Template, registry};
+pub use registry::{
+    IMAGE, MARKS, PromptError, PromptMessage, Registry, Rendered, Role, Shown, Template, registry,
+};
 pub use screen_text::screen_text;
 pub use step_words::{STEP_WORDS, noun, step_words};

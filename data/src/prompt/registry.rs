@@ -12,6 +12,8 @@ use crate::trace::Element;
 
 /// Marks the place of an image in a message; training frameworks count it.
 pub const IMAGE: &str = "<image>";
+/// What frameworks take for a place of a picture, a film or a sound, wherever it stands.
+pub const MARKS: [&str; 3] = [IMAGE, "<video>", "<audio>"];
 
 /// Whom a message is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -200,7 +202,7 @@ impl Registry {
 
     /// A role's prompt: the template `name` for a picture, `name-text` with the elements of `screen` where
     /// there is none, and `name` alone for a role that sees no screen. What a person, a model or a screen
-    /// wrote is not counted as a picture: `<image>` in a value becomes `‹image›`.
+    /// wrote is not counted as a picture: `<image>` in a value becomes `‹image›`, as do the other [`MARKS`].
     ///
     /// # Errors
     /// Those of [`Registry::render`].
@@ -217,11 +219,7 @@ impl Registry {
                 format!("{name}-text")
             }
         };
-        values.values_mut().for_each(|value| {
-            if value.contains(IMAGE) {
-                *value = value.replace(IMAGE, "‹image›");
-            }
-        });
+        values.values_mut().for_each(unmarked);
         self.render(&template, &values)
     }
 
@@ -239,8 +237,19 @@ impl Registry {
     /// # Errors
     /// Those of [`Registry::render`].
     pub fn state_of(&self, name: &str, steps: &[String]) -> Result<String, PromptError> {
+        let mut steps = steps.to_vec();
+        steps.iter_mut().for_each(unmarked);
         let rendered = self.render(name, &BTreeMap::from([("steps", steps)]))?;
         Ok(rendered.messages.into_iter().map(|m| m.content).collect())
+    }
+}
+
+/// Takes marks out of a text.
+fn unmarked(text: &mut String) {
+    for mark in MARKS {
+        if text.contains(mark) {
+            *text = text.replace(mark, &format!("‹{}›", &mark[1..mark.len() - 1]));
+        }
     }
 }
 

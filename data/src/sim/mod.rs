@@ -283,7 +283,8 @@ impl Run<'_> {
         if self.settings.screens {
             let folder = odyssey::folder(root, "screenshots", index, total);
             for (k, m) in played.moves.iter().enumerate() {
-                render::save(world, m, &played.bind, phone.canvas, &folder.join(format!("{id}_{k}.png")))?;
+                let path = folder.join(format!("{id}_{k}.png"));
+                render::save(world, m, &played.bind, phone.canvas, phone.factor(), &path)?;
                 report.screens += 1;
             }
         }
@@ -330,7 +331,7 @@ impl Run<'_> {
             if self.settings.screens {
                 for (k, m) in played.moves.iter().enumerate() {
                     let path = screens.join(format!("{}_{}.png", log.stem, first_step + k));
-                    render::save(world, m, &played.bind, uilog::CANVAS, &path)?;
+                    render::save(world, m, &played.bind, uilog::CANVAS, 1, &path)?;
                     report.screens += 1;
                 }
             }

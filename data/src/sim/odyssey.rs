@@ -25,6 +25,13 @@ pub(super) struct Phone {
     pub canvas: Canvas,
 }
 
+impl Phone {
+    /// Pixels of the screen for one of the canvas.
+    pub fn factor(&self) -> u32 {
+        (self.w / self.canvas.w) as u32
+    }
+}
+
 /// The models episodes are recorded on.
 pub(super) const PHONES: [Phone; 3] = [
     Phone {

@@ -79,7 +79,8 @@ impl DrawTarget for Sheet {
     }
 }
 
-/// Draws the scene of a move and writes it as PNG.
+/// Draws the scene of a move and writes it as PNG, each pixel of the canvas as `factor` × `factor`: pictures have the
+/// size that the source gives for its screens.
 ///
 /// # Errors
 /// A file that cannot be written.
@@ -88,13 +89,30 @@ pub(super) fn save(
     m: &Move<'_>,
     bind: &Bindings,
     canvas: Canvas,
+    factor: u32,
     path: &Path,
 ) -> Result<(), SampleError> {
-    let picture = draw(world, &m.scene, bind, canvas);
+    let drawn = draw(world, &m.scene, bind, canvas);
+    let picture = if factor == 1 { drawn } else { enlarged(&drawn, factor) };
     let file = std::fs::File::create(path).map_err(SampleError::io(path))?;
     // Flat areas are runs of zeros under this filter, which the fast encoder is made for.
     let encoder = PngEncoder::new_with_quality(BufWriter::new(file), CompressionType::Fast, FilterType::Up);
     picture.write_with_encoder(encoder).map_err(|source| SampleError::Image { path: path.to_owned(), source })
+}
+
+/// Each pixel as a square of `factor` pixels.
+fn enlarged(picture: &RgbImage, factor: u32) -> RgbImage {
+    let (width, height) = (picture.width() * factor, picture.height() * factor);
+    let mut bytes = Vec::with_capacity(width as usize * height as usize * 3);
+    for row in picture.as_raw().chunks_exact(picture.width() as usize * 3) {
+        let start = bytes.len();
+        for pixel in row.chunks_exact(3) {
+            (0..factor).for_each(|_| bytes.extend_from_slice(pixel));
+        }
+        let end = bytes.len();
+        (1..factor).for_each(|_| bytes.extend_from_within(start..end));
+    }
+    RgbImage::from_raw(width, height, bytes).expect("as many bytes as pixels")
 }
 
 /// The picture of a scene.

@@ -59,9 +59,8 @@ pub fn run(args: &ExportArgs, kind: Kind) -> Result<()> {
     if splits.is_empty() {
         bail!("no row came out: {}", tally.reasons());
     }
-    for (file, text) in
-        companions(plan.target, kind, plan.exporter.role, &splits.iter().map(|s| s.0).collect::<Vec<_>>())
-    {
+    let names: Vec<Split> = splits.iter().map(|s| s.0).collect();
+    for (file, text) in companions(plan.target, kind, plan.exporter.role, &names, drawn.pictured) {
         std::fs::write(folder.dir().join(&file), text).with_context(|| file)?;
     }
     let found = if args.no_check { Vec::new() } else { findings(&folder, &plan)? };

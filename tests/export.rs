@@ -1,0 +1,422 @@
+//! Data sets as users meet them: exported, validated, explained, evaluated on.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::support::{contents, fails, ok, root, shared_data, tracemill};
+
+const TARGETS: [&str; 6] = ["llama-factory", "verl", "trl", "ms-swift", "openai", "tracemill"];
+
+/// A run on the sample's phone, with pictures: `r`, and the corpus beside it.
+fn sample_run(dir: &Path, episodes: &str) {
+    let sample = ["sample", "--out", "corpus", "--episodes", episodes, "--seed", "5", "--screens"];
+    ok(dir, &[&sample[..], &["--format", "gui-odyssey"]].concat());
+    ok(dir, &["ingest", "--run", "r", "--format", "gui-odyssey", "--input", "corpus"]);
+}
+
+fn export(dir: &Path, kind: &str, role: &str, target: &str, more: &[&str]) -> PathBuf {
+    let out = format!("{kind}-{role}-{target}");
+    let args = ["export", kind, "--run", "r", "--role", role, "--target", target, "--out", &out];
+    ok(dir, &[&args[..], more].concat());
+    dir.join(out)
+}
+
+/// The validator's report on a data set, whatever it says of it.
+fn findings(folder: &Path) -> Value {
+    let path = folder.to_str().expect("UTF-8");
+    let output = tracemill(folder).args(["validate", path, "--json"]).output().expect("starts");
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+#[test]
+fn the_released_rows_come_out_byte_for_byte() {
+    let Some(data) = shared_data() else { return };
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let source = data.join("gui-odyssey-ces");
+    let input = source.to_str().expect("UTF-8");
+    ok(dir.path(), &["ingest", "--run", "r", "--format", "ces-sft", "--input", input]);
+    for (role, file) in [("coordinator", "planner_vl_sft.json"), ("state-tracker", "memory_sft.json")] {
+        let out = export(dir.path(), "sft", role, "llama-factory", &["--profile", "ces-code", "--all"]);
+        let (made, released) = (std::fs::read(out.join("train.json")), std::fs::read(source.join(file)));
+        assert!(made.expect("rows") == released.expect("rows"), "{role}");
+    }
+}
+
+#[test]
+fn every_export_of_the_sample_is_clean_and_explained() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    sample_run(dir.path(), "4");
+    for kind in ["sft", "rl"] {
+        for role in ["coordinator", "state-tracker"] {
+            for target in TARGETS {
+                let out = export(dir.path(), kind, role, target, &["--ignore-splits", "--test-share", "0.5"]);
+                let found = findings(&out);
+                assert_eq!(found["findings"], json!([]), "{kind} {role} {target}");
+                let rows = found["rows"].as_object().expect("rows by file");
+                assert_eq!(rows.len(), 2, "train and test: {rows:?}");
+                let pictures = found["pictures"].as_u64();
+                assert_eq!(pictures > Some(0), role == "coordinator", "{kind} {target}: {pictures:?}");
+            }
+        }
+    }
+    let id = lines(&dir.path().join("rl-coordinator-tracemill/train.jsonl"))[3]["id"].clone();
+    let id = id.as_str().expect("an id");
+    let told =
+        ok(dir.path(), &["explain", id, "--run", "r", "--dataset", "rl-coordinator-tracemill", "--json"]);
+    let told: Value = serde_json::from_slice(&told.stdout).expect("JSON");
+    assert!(told["in"][0].as_str().is_some_and(|at| at.ends_with("train.jsonl › row 4 (train)")), "{told}");
+    assert!(told["source"].as_str().is_some_and(|s| s.contains("annotations/")), "{told}");
+    assert!(told["prompt"].as_str().is_some_and(|s| s.starts_with("coordinator@1, hash ")), "{told}");
+}
+
+#[test]
+fn splits_keep_tasks_apart_and_draws_are_seeded() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    sample_run(dir.path(), "10");
+    let draw = |name: &str, seed: &str, threads: &str| {
+        let args = ["export", "sft", "--run", "r", "--role", "coordinator", "--target", "tracemill"];
+        let more =
+            ["--sample", "30", "--seed", seed, "--images", "path", "--ignore-splits", "--test-share", "0.4"];
+        let mut command = tracemill(dir.path());
+        command.env("RAYON_NUM_THREADS", threads).args(args).args(more).args(["--out", name]);
+        assert!(command.output().expect("starts").status.success());
+        dir.path().join(name)
+    };
+    let (one, two, other) = (draw("a", "1", "1"), draw("b", "1", "2"), draw("c", "2", "2"));
+    assert_eq!(contents(&one), contents(&two), "the same seed gives the same bytes on any number of threads");
+    assert_ne!(contents(&one), contents(&other));
+    let tasks = |folder: &Path, split: &str| -> BTreeSet<String> {
+        let rows = lines(&folder.join(format!("{split}.jsonl")));
+        rows.iter().map(|row| row["task"].as_str().expect("a task").to_owned()).collect()
+    };
+    assert_eq!(lines(&one.join("train.jsonl")).len(), 30);
+    assert!(!lines(&one.join("test.jsonl")).is_empty());
+    assert!(tasks(&one, "train").is_disjoint(&tasks(&one, "test")));
+    // What lies there already is replaced only when it is an export.
+    std::fs::create_dir(dir.path().join("mine")).expect("a folder");
+    std::fs::write(dir.path().join("mine/thesis.txt"), "x").expect("written");
+    let args = ["export", "sft", "--run", "r", "--role", "coordinator", "--target", "verl", "--out", "mine"];
+    assert!(fails(dir.path(), &args).contains("something else there"));
+    assert!(dir.path().join("mine/thesis.txt").exists());
+}
+
+/// Changes one row of a file of JSON lines.
+fn change(path: &Path, row: usize, edit: impl Fn(&mut Value)) {
+    let mut rows = lines(path);
+    edit(&mut rows[row]);
+    write(path, &rows);
+}
+
+fn write(path: &Path, rows: &[Value]) {
+    let text: String = rows.iter().map(|row| format!("{row}\n")).collect();
+    std::fs::write(path, text).expect("written");
+}
+
+fn copy(from: &Path, to: &Path) {
+    for entry in walkdir::WalkDir::new(from) {
+        let entry = entry.expect("readable");
+        let place = to.join(entry.path().strip_prefix(from).expect("below"));
+        if entry.file_type().is_dir() {
+            std::fs::create_dir_all(place).expect("a folder");
+        } else {
+            std::fs::copy(entry.path(), place).expect("copied");
+        }
+    }
+}
+
+type Plant = (&'static str, fn(&Path));
+
+/// Defects of an SFT export for ms-swift, with the rule that must find each.
+const SFT_DEFECTS: &[Plant] = &[
+    ("image-count", |d| change(&d.join("train.jsonl"), 2, |r| r["images"] = json!([]))),
+    ("image-count", |d| {
+        change(&d.join("train.jsonl"), 2, |r| r["messages"][1]["content"] = json!("no mark"))
+    }),
+    ("image-missing", |d| change(&d.join("train.jsonl"), 2, |r| r["images"] = json!(["gone.png"]))),
+    ("image-unreadable", |d| {
+        std::fs::write(d.join("cut.png"), b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR").expect("written");
+        change(&d.join("train.jsonl"), 2, |r| r["images"] = json!(["cut.png"]));
+    }),
+    ("image-size", |d| {
+        let small = image::RgbImage::new(10, 20);
+        small.save(d.join("small.png")).expect("a picture");
+        change(&d.join("train.jsonl"), 2, |r| r["images"] = json!(["small.png"]));
+    }),
+    ("role-order", |d| change(&d.join("train.jsonl"), 2, |r| r["messages"][1]["role"] = json!("assistant"))),
+    ("unknown-role", |d| change(&d.join("train.jsonl"), 2, |r| r["messages"][2]["role"] = json!("robot"))),
+    ("empty-answer", |d| change(&d.join("train.jsonl"), 2, |r| r["messages"][2]["content"] = json!(" "))),
+    ("empty-answer", |d| {
+        change(&d.join("train.jsonl"), 2, |r| {
+            r["messages"][2]["content"] = json!("<think>x</think><answer></answer>")
+        });
+    }),
+    ("empty-answer", |d| {
+        change(&d.join("train.jsonl"), 2, |r| {
+            r["messages"].as_array_mut().expect("messages").truncate(2);
+        });
+    }),
+    ("empty-prompt", |d| {
+        change(&d.join("train.jsonl"), 2, |r| r["messages"][1]["content"] = json!("<image> \n"))
+    }),
+    ("answer-form", |d| {
+        change(&d.join("train.jsonl"), 2, |r| {
+            r["messages"][2]["content"] = json!("<think>x</think><answer>Tap it.")
+        });
+    }),
+    ("mark-in-reply", |d| {
+        change(&d.join("train.jsonl"), 2, |r| {
+            r["messages"][2]["content"] = json!("<think>x</think><answer>Tap <image>.</answer>");
+        });
+    }),
+    ("stray-mark", |d| {
+        change(&d.join("train.jsonl"), 2, |r| {
+            r["messages"][2]["content"] = json!("<think>x</think><answer>Play the <video>.</answer>");
+        });
+    }),
+    ("damaged-text", |d| {
+        change(&d.join("train.jsonl"), 2, |r| {
+            r["messages"][2]["content"] = json!("<think>x</think><answer>Tap Caf\u{fffd}.</answer>");
+        });
+    }),
+    ("duplicate-prompt", |d| {
+        let path = d.join("train.jsonl");
+        let mut rows = lines(&path);
+        let mut again = rows[1].clone();
+        again["id"] = json!("another#1/coordinator");
+        rows.push(again);
+        write(&path, &rows);
+    }),
+    ("duplicate-id", |d| {
+        let id = lines(&d.join("train.jsonl"))[0]["id"].clone();
+        change(&d.join("train.jsonl"), 2, |r| r["id"] = id.clone());
+    }),
+    ("task-overlap", |d| {
+        let row = lines(&d.join("train.jsonl"))[1].clone();
+        change(&d.join("test.jsonl"), 0, |r| *r = row.clone());
+    }),
+    ("prompt-words", |d| {
+        change(&d.join("train.jsonl"), 2, |r| r["messages"][0]["content"] = json!("You are kind."))
+    }),
+    ("prompt-words", |d| change(&d.join("train.jsonl"), 2, |r| r["prompt_hash"] = json!("0123"))),
+    ("no-messages", |d| change(&d.join("train.jsonl"), 2, |r| *r = json!({"text": "x"}))),
+    ("unreadable-row", |d| {
+        let path = d.join("train.jsonl");
+        let text = std::fs::read_to_string(&path).expect("rows");
+        std::fs::write(&path, &text[..text.len() - 20]).expect("written");
+    }),
+    ("unreadable-row", |d| {
+        let path = d.join("train.jsonl");
+        let mut bytes = std::fs::read(&path).expect("rows");
+        bytes[40] = 0xFF;
+        std::fs::write(&path, bytes).expect("written");
+    }),
+    ("unreadable-file", |d| std::fs::write(d.join("test.jsonl"), "").expect("written")),
+    ("manifest", |d| std::fs::remove_file(d.join("test.jsonl")).expect("removed")),
+];
+
+/// The same for an RL export for verl's reward, in the program's own form.
+const RL_DEFECTS: &[Plant] = &[
+    ("outside-screen", |d| {
+        change(&d.join("train.jsonl"), row_of(d, "click"), |r| r["truth"]["point"] = json!([9000, 10]))
+    }),
+    ("outside-screen", |d| {
+        change(&d.join("train.jsonl"), row_of(d, "click"), |r| {
+            r["truth"]["bbox"] = json!([10, 10, 20, 99999])
+        });
+    }),
+    ("bad-box", |d| {
+        change(&d.join("train.jsonl"), row_of(d, "click"), |r| r["truth"]["bbox"] = json!([30, 10, 20, 40]))
+    }),
+    ("unknown-action", |d| change(&d.join("train.jsonl"), 2, |r| r["truth"]["action"] = json!("teleport"))),
+    ("no-truth", |d| change(&d.join("train.jsonl"), 2, |r| r["truth"] = json!({"action": ""}))),
+    ("no-truth", |d| change(&d.join("train.jsonl"), 2, |r| r["truth"] = json!("click"))),
+    ("no-element", |d| {
+        change(&d.join("train.jsonl"), 2, |r| {
+            r["screen"]["elements"] =
+                json!([{"id": "1", "role": "button", "text": "OK", "states": [], "bbox": null}]);
+            r["truth"] = json!({"action": "click", "element": "7"});
+        });
+    }),
+    ("no-task", |d| change(&d.join("train.jsonl"), 2, |r| r["task"] = json!(""))),
+];
+
+fn row_of(folder: &Path, action: &str) -> usize {
+    let rows = lines(&folder.join("train.jsonl"));
+    rows.iter().position(|r| r["truth"]["action"] == action).expect("such a row")
+}
+
+#[test]
+fn planted_defects_are_found_and_nothing_else() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    sample_run(dir.path(), "4");
+    let clean = [
+        (
+            export(dir.path(), "sft", "coordinator", "ms-swift", &["--ignore-splits", "--test-share", "0.5"]),
+            SFT_DEFECTS,
+        ),
+        (
+            export(dir.path(), "rl", "coordinator", "tracemill", &["--ignore-splits", "--test-share", "0.5"]),
+            RL_DEFECTS,
+        ),
+    ];
+    for (folder, defects) in clean {
+        // A few rows will do: every picture is decoded each time.
+        for (file, rows) in [("train.jsonl", 8), ("test.jsonl", 2)] {
+            let kept = lines(&folder.join(file)).into_iter().take(rows).collect::<Vec<_>>();
+            write(&folder.join(file), &kept);
+        }
+        assert_eq!(findings(&folder)["findings"], json!([]), "{}", folder.display());
+        for (i, (rule, plant)) in defects.iter().enumerate() {
+            let planted = dir.path().join(format!("planted-{i}"));
+            copy(&folder, &planted);
+            plant(&planted);
+            let found = findings(&planted);
+            let by_rule = found["findings_by_rule"].as_object().expect("rules");
+            assert!(by_rule.contains_key(*rule), "defect {i}, {rule}: {by_rule:?}");
+            // A defect may show twice, but never in other rows.
+            let rows: BTreeSet<u64> = found["findings"]
+                .as_array()
+                .expect("findings")
+                .iter()
+                .filter_map(|f| f["row"].as_u64())
+                .collect();
+            assert!(rows.len() <= 1, "defect {i}, {rule}: {rows:?}");
+            assert!(found["findings"][0]["remedy"].as_str().is_some_and(|r| !r.is_empty()));
+            std::fs::remove_dir_all(&planted).expect("removed");
+        }
+    }
+}
+
+#[test]
+fn verl_and_llama_factory_defects_are_found() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let verl = |index: Value, image: Value| {
+        json!({
+            "data_source": "planner", "ability": "gui", "images": [image],
+            "prompt": [{"role": "user", "content": "<image> Do it."}],
+            "reward_model": {"style": "rule", "ground_truth": "42"},
+            "extra_info": {"index": index},
+        })
+    };
+    let path = dir.path().join("train.jsonl");
+    write(&path, &[verl(json!(0), json!({"bytes": null})), verl(Value::Null, json!({"bytes": null}))]);
+    let rules = |path: &Path| findings(path)["findings_by_rule"].clone();
+    let found = rules(dir.path());
+    assert!(found["image-missing"] == 2 && found["no-index"] == 1, "{found}");
+    let mut twice = verl(json!(0), json!({"bytes": null}));
+    twice["prompt"][0]["content"] = json!("<image> Do that.");
+    write(&path, &[verl(json!(0), json!({"bytes": null})), twice]);
+    assert_eq!(rules(dir.path())["duplicate-index"], 1);
+    std::fs::remove_file(path).expect("removed");
+
+    sample_run(dir.path(), "4");
+    let out = export(dir.path(), "sft", "state-tracker", "llama-factory", &["--test-share", "0.3"]);
+    std::fs::write(out.join("dataset_info.json"), r#"{"x": {"file_name": "gone.json"}}"#).expect("written");
+    let found = rules(&out);
+    assert!(found["dataset-info"].as_u64() >= Some(2), "{found}");
+    std::fs::write(out.join("train.json"), "[{\"conversations\": [").expect("written");
+    assert_eq!(rules(&out)["unreadable-file"], 1);
+    let error = fails(dir.path(), &["validate", "nowhere"]);
+    assert!(error.contains("nowhere"), "{error}");
+    let error = fails(dir.path(), &["validate", "corpus", "--max-tokens", "10"]);
+    assert!(error.contains("--tokenizer"), "{error}");
+}
+
+#[test]
+fn the_loop_is_evaluated_on_real_screens_and_can_be_frozen() {
+    let Some(data) = shared_data() else { return };
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let input = data.join("droidtask");
+    ok(
+        dir.path(),
+        &["ingest", "--run", "r", "--format", "droidtask", "--input", input.to_str().expect("UTF-8")],
+    );
+    ok(dir.path(), &["eval", "ces", "--run", "r", "--freeze", "frozen.json"]);
+    let result: Value =
+        serde_json::from_slice(&std::fs::read(dir.path().join("r/eval/ces/ces.json")).expect("figures"))
+            .expect("JSON");
+    let rate = |setup: &str| {
+        let found = result["setups"].as_array().expect("setups").iter().find(|s| s["setup"] == setup);
+        found.unwrap_or_else(|| panic!("{setup}"))["metrics"]["sr"]["rate"].as_f64().expect("a rate")
+    };
+    // The order that must hold whatever the rules are: gold above planned, planned above nobody.
+    assert!(
+        rate("gold") > rate("gold-state")
+            && rate("gold-state") >= rate("rules")
+            && rate("rules") > rate("baseline")
+    );
+    let rows = lines(&dir.path().join("r/eval/ces/rules.jsonl"));
+    assert_eq!(rows.len(), 487);
+    let wrong = |r: &&Value| r["outcome"] == "score" && (r["param"] == 0.0 || r["type"] == 0.0);
+    assert!(rows.iter().filter(wrong).all(|r| r["class"].is_string()), "each wrong step has a class");
+    assert!(rows.iter().filter(|r| !wrong(r)).all(|r| r["class"].is_null()));
+
+    ok(dir.path(), &["eval", "ces", "--run", "r", "--frozen", "frozen.json", "--setup", "gold"]);
+    let mut frozen: Value =
+        serde_json::from_slice(&std::fs::read(dir.path().join("frozen.json")).expect("read")).expect("JSON");
+    frozen["episodes"][3]["blake3"] = json!("00");
+    std::fs::write(dir.path().join("frozen.json"), frozen.to_string()).expect("written");
+    let error = fails(dir.path(), &["eval", "ces", "--run", "r", "--frozen", "frozen.json"]);
+    assert!(error.contains("is not what was frozen"), "{error}");
+    let error = fails(dir.path(), &["eval", "ces", "--run", "r", "--setup", "trained"]);
+    assert!(error.contains("ces.trained.coordinator has no endpoints"), "{error}");
+}
+
+#[test]
+fn pairs_of_screens_are_exported_and_leaks_are_reported() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    sample_run(dir.path(), "12");
+    ok(
+        dir.path(),
+        &["export", "temporal", "--run", "r", "--interval", "1,3", "--pairs", "20", "--out", "pairs"],
+    );
+    let rows = lines(&dir.path().join("pairs/test.jsonl"));
+    assert_eq!(rows.iter().filter(|r| r["interval"] == 3).count(), 20);
+    assert!(rows.iter().all(|r| r["images"].as_array().is_some_and(|i| i.len() == 2)));
+    let answers: BTreeSet<&str> = rows.iter().filter_map(|r| r["answer"].as_str()).collect();
+    assert_eq!(answers, BTreeSet::from(["A", "B"]));
+    let error = fails(dir.path(), &["eval", "temporal", "--input", "pairs"]);
+    assert!(error.contains("temporal.endpoint"), "{error}");
+
+    // Two draws of other splits share tasks, and so do the traces that skills are mined from.
+    ok(dir.path(), &["label", "--run", "r"]);
+    let more = |seed| ["--ignore-splits", "--test-share", "0.5", "--images", "path", "--seed", seed];
+    let first = export(dir.path(), "sft", "coordinator", "tracemill", &more("1"));
+    let second = export(dir.path(), "rl", "coordinator", "tracemill", &more("2"));
+    let (first, second) = (first.to_str().expect("UTF-8"), second.to_str().expect("UTF-8"));
+    let args = ["doctor", "--dataset", first, "--dataset", second, "--run", "r", "--json"];
+    let output = tracemill(dir.path()).args(args).output().expect("starts");
+    assert!(!output.status.success(), "leaks are bad");
+    let checks: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
+    let leaks: Vec<&Value> =
+        checks.iter().filter(|c| c["check"].as_str().is_some_and(|n| n.starts_with("leaks"))).collect();
+    assert_eq!(leaks.len(), 4);
+    assert!(leaks.iter().all(|c| c["verdict"] == "bad"), "{leaks:?}");
+    assert!(
+        checks.iter().any(|c| c["check"] == "sft-coordinator-tracemill: splits" && c["verdict"] == "good")
+    );
+}
+
+#[test]
+fn companions_hold_what_the_frameworks_are_told() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    sample_run(dir.path(), "4");
+    let out = export(dir.path(), "rl", "state-tracker", "verl", &[]);
+    let config = std::fs::read_to_string(out.join("grpo.yaml")).expect("a configuration");
+    for line in ["max_response_length: 512", "total_epochs: 5", "path: Qwen/Qwen3-4B", "n: 4", "lr: 1.0e-6"] {
+        assert!(config.contains(line), "{line}\n{config}");
+    }
+    assert!(!config.contains("{{"), "{config}");
+    let reward = std::fs::read_to_string(out.join("tracemill_reward.py")).expect("a reward function");
+    assert!(reward.contains("def compute_score("));
+    let script = std::fs::read_to_string(root().join("scripts/check-exports.py")).expect("the script");
+    assert!(script.contains("llamafactory"));
+}
