@@ -116,7 +116,7 @@ fn change(path: &Path, row: usize, edit: impl Fn(&mut Value)) {
 }
 
 fn write(path: &Path, rows: &[Value]) {
-    let text: String = rows.iter().map(|row| format!("{row}\n")).collect();
+    let text = rows.iter().map(Value::to_string).collect::<Vec<_>>().join("\n");
     std::fs::write(path, text).expect("written");
 }
 
@@ -138,7 +138,7 @@ type Plant = (&'static str, fn(&Path));
 const SFT_DEFECTS: &[Plant] = &[
     ("image-count", |d| change(&d.join("train.jsonl"), 2, |r| r["images"] = json!([]))),
     ("image-count", |d| {
-        change(&d.join("train.jsonl"), 2, |r| r["messages"][1]["content"] = json!("no mark"))
+        change(&d.join("train.jsonl"), 2, |r| r["messages"][1]["content"] = json!("no mark"));
     }),
     ("image-missing", |d| change(&d.join("train.jsonl"), 2, |r| r["images"] = json!(["gone.png"]))),
     ("image-unreadable", |d| {
@@ -155,7 +155,7 @@ const SFT_DEFECTS: &[Plant] = &[
     ("empty-answer", |d| change(&d.join("train.jsonl"), 2, |r| r["messages"][2]["content"] = json!(" "))),
     ("empty-answer", |d| {
         change(&d.join("train.jsonl"), 2, |r| {
-            r["messages"][2]["content"] = json!("<think>x</think><answer></answer>")
+            r["messages"][2]["content"] = json!("<think>x</think><answer></answer>");
         });
     }),
     ("empty-answer", |d| {
@@ -164,11 +164,11 @@ const SFT_DEFECTS: &[Plant] = &[
         });
     }),
     ("empty-prompt", |d| {
-        change(&d.join("train.jsonl"), 2, |r| r["messages"][1]["content"] = json!("<image> \n"))
+        change(&d.join("train.jsonl"), 2, |r| r["messages"][1]["content"] = json!("<image> \n"));
     }),
     ("answer-form", |d| {
         change(&d.join("train.jsonl"), 2, |r| {
-            r["messages"][2]["content"] = json!("<think>x</think><answer>Tap it.")
+            r["messages"][2]["content"] = json!("<think>x</think><answer>Tap it.");
         });
     }),
     ("mark-in-reply", |d| {
@@ -203,7 +203,7 @@ const SFT_DEFECTS: &[Plant] = &[
         change(&d.join("test.jsonl"), 0, |r| *r = row.clone());
     }),
     ("prompt-words", |d| {
-        change(&d.join("train.jsonl"), 2, |r| r["messages"][0]["content"] = json!("You are kind."))
+        change(&d.join("train.jsonl"), 2, |r| r["messages"][0]["content"] = json!("You are kind."));
     }),
     ("prompt-words", |d| change(&d.join("train.jsonl"), 2, |r| r["prompt_hash"] = json!("0123"))),
     ("no-messages", |d| change(&d.join("train.jsonl"), 2, |r| *r = json!({"text": "x"}))),
@@ -225,15 +225,15 @@ const SFT_DEFECTS: &[Plant] = &[
 /// The same for an RL export for verl's reward, in the program's own form.
 const RL_DEFECTS: &[Plant] = &[
     ("outside-screen", |d| {
-        change(&d.join("train.jsonl"), row_of(d, "click"), |r| r["truth"]["point"] = json!([9000, 10]))
+        change(&d.join("train.jsonl"), row_of(d, "click"), |r| r["truth"]["point"] = json!([9000, 10]));
     }),
     ("outside-screen", |d| {
         change(&d.join("train.jsonl"), row_of(d, "click"), |r| {
-            r["truth"]["bbox"] = json!([10, 10, 20, 99999])
+            r["truth"]["bbox"] = json!([10, 10, 20, 99999]);
         });
     }),
     ("bad-box", |d| {
-        change(&d.join("train.jsonl"), row_of(d, "click"), |r| r["truth"]["bbox"] = json!([30, 10, 20, 40]))
+        change(&d.join("train.jsonl"), row_of(d, "click"), |r| r["truth"]["bbox"] = json!([30, 10, 20, 40]));
     }),
     ("unknown-action", |d| change(&d.join("train.jsonl"), 2, |r| r["truth"]["action"] = json!("teleport"))),
     ("no-truth", |d| change(&d.join("train.jsonl"), 2, |r| r["truth"] = json!({"action": ""}))),

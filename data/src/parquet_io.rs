@@ -2,7 +2,6 @@
 //!
 //! Files are zstd-compressed and written by arrow/parquet; the same rows give the same bytes.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -87,21 +86,18 @@ pub struct TableWriter<T> {
 impl<T: Serialize + for<'de> Deserialize<'de>> TableWriter<T> {
     /// Creates the file.
     pub fn create(path: &Path) -> Result<Self> {
-        Self::create_for(path, &[], None, |_| BTreeMap::new())
+        Self::create_for(path, None, Schema::new)
     }
 
-    /// Creates the file without the columns named, with row groups bounded in bytes as well as rows, and with
-    /// key-value metadata made from the columns.
+    /// Creates the file with row groups bounded in bytes as well as rows, and with the schema that is made of the
+    /// columns of `T`: some may be left out, or be of another type that holds the same.
     pub fn create_for(
         path: &Path,
-        without: &[&str],
         row_group_bytes: Option<usize>,
-        metadata: impl Fn(&[FieldRef]) -> BTreeMap<String, String>,
+        schema: impl FnOnce(Vec<FieldRef>) -> Schema,
     ) -> Result<Self> {
-        let mut fields = fields_of::<T>(path)?;
-        fields.retain(|field| !without.contains(&field.name().as_str()));
-        let metadata: std::collections::HashMap<_, _> = metadata(&fields).into_iter().collect();
-        let schema = Arc::new(Schema::new_with_metadata(fields.clone(), metadata));
+        let schema = Arc::new(schema(fields_of::<T>(path)?));
+        let fields = schema.fields().to_vec();
         let file = File::create(path).map_err(|source| TableError::Io { path: path.to_owned(), source })?;
         let writer = ArrowWriter::try_new(file, schema, Some(properties_for(row_group_bytes)))
             .map_err(|source| TableError::Parquet { path: path.to_owned(), source })?;

@@ -11,7 +11,7 @@ use super::across::{Across, At};
 use super::picture::{Seen, look};
 use super::rules::{self, Budget};
 use super::{Fault, Finding, Loose, Row, Severity};
-use crate::adapters::{Item, for_each_element, for_each_line};
+use crate::adapters::{Item, for_each_element, for_each_line, has_extension};
 use crate::export::Lineage;
 use crate::parquet_io::{read_batches, read_loose};
 
@@ -284,7 +284,7 @@ impl Folder<'_> {
     fn dataset_info(&mut self) {
         let path = self.root.join("dataset_info.json");
         let json_arrays: Vec<String> =
-            self.out.rows.keys().filter(|f| f.ends_with(".json")).cloned().collect();
+            self.out.rows.keys().filter(|f| has_extension(Path::new(f), &["json"])).cloned().collect();
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
             Err(_) if json_arrays.is_empty() => return,

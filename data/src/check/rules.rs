@@ -70,7 +70,7 @@ fn roles(row: &Row, faults: &mut Vec<Fault>) {
     }
     let order: Vec<&str> = row.turns.iter().map(|t| t.role.as_str()).collect();
     let body = order.strip_prefix(&["system"]).unwrap_or(&order);
-    let due = |i: usize| if i % 2 == 0 { "user" } else { "assistant" };
+    let due = |i: usize| if i.is_multiple_of(2) { "user" } else { "assistant" };
     let alternate =
         !body.is_empty() && body.iter().enumerate().all(|(i, role)| *role == due(i) || *role == "tool");
     if !alternate {

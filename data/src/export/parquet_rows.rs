@@ -1,9 +1,11 @@
 //! Cells that verl's and TRL's Parquet files share, and the file they are written to.
 
+use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::path::Path;
+use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value, json};
@@ -74,7 +76,25 @@ pub(super) fn images(picture: Option<&Picture>) -> Vec<ImageCell> {
     picture.map(cell).into_iter().collect()
 }
 
-/// A column as `datasets` describes it: without this it takes pictures for structures of bytes and text.
+/// The columns but for those named, described for `datasets`: without this it takes pictures for structures of bytes
+/// and text.
+fn schema(mut fields: Vec<FieldRef>, without: &[&str]) -> Schema {
+    fields.retain(|field| !without.contains(&field.name().as_str()));
+    // `datasets` takes its description only where the column's type is, to the letter, that of its own pictures.
+    let bytes = Field::new("bytes", DataType::Binary, true);
+    let picture = DataType::Struct(vec![bytes, Field::new("path", DataType::Utf8, true)].into());
+    let pictures = DataType::List(Arc::new(Field::new("item", picture, true)));
+    for field in fields.iter_mut().filter(|f| f.name() == "images") {
+        *field = Arc::new(Field::new("images", pictures.clone(), true));
+    }
+    let features: Option<Map<String, Value>> =
+        fields.iter().map(|f| Some((f.name().clone(), feature(f)?))).collect();
+    let info = features.map(|f| json!({ "info": { "features": f } }).to_string());
+    let metadata: HashMap<_, _> = info.map(|info| ("huggingface".to_owned(), info)).into_iter().collect();
+    Schema::new_with_metadata(fields, metadata)
+}
+
+/// A column as `datasets` describes it.
 /// `None` for a type it has no name for here.
 fn feature(field: &Field) -> Option<Value> {
     let value = |name: &str| Some(json!({ "dtype": name, "_type": "Value" }));
@@ -105,12 +125,7 @@ where
 {
     /// Creates the file without the columns named.
     pub(super) fn create(path: &Path, without: &[&str]) -> Result<Box<dyn TableSink>, TableError> {
-        let writer = TableWriter::create_for(path, without, Some(ROW_GROUP_BYTES), |fields| {
-            let features: Option<Map<String, Value>> =
-                fields.iter().map(|f| Some((f.name().clone(), feature(f)?))).collect();
-            let info = features.map(|f| json!({ "info": { "features": f } }).to_string());
-            info.map(|info| ("huggingface".to_owned(), info)).into_iter().collect()
-        })?;
+        let writer = TableWriter::create_for(path, Some(ROW_GROUP_BYTES), |fields| schema(fields, without))?;
         Ok(Box::new(Self { writer, row: PhantomData }))
     }
 }

@@ -191,7 +191,7 @@ impl Exporter {
     /// # Errors
     /// A template that cannot be rendered.
     pub fn episode(
-        &self,
+        self,
         episode: &EpisodeRow,
         steps: &[StepRow],
     ) -> Result<Vec<Result<Sample, Skipped>>, PromptError> {
@@ -231,7 +231,7 @@ impl Exporter {
         Ok(State { text: registry().rule_state(&done)?, from: RULE_STATE })
     }
 
-    fn row(&self, place: &Place<'_>) -> Result<Result<Sample, Skipped>, PromptError> {
+    fn row(self, place: &Place<'_>) -> Result<Result<Sample, Skipped>, PromptError> {
         match self.role {
             AgentRole::Coordinator => self.coordinator(place),
             AgentRole::StateTracker => self.tracker(place),
@@ -239,7 +239,7 @@ impl Exporter {
     }
 
     /// `(q, m, s) → <think>description, intention</think><answer>instruction</answer>` (appendix B.1).
-    fn coordinator(&self, place: &Place<'_>) -> Result<Result<Sample, Skipped>, PromptError> {
+    fn coordinator(self, place: &Place<'_>) -> Result<Result<Sample, Skipped>, PromptError> {
         let step = place.step();
         let Some(shown) = shown(step) else { return Ok(Err(Skipped::NoScreen)) };
         let (instruction, instruction_from) = self.instruction(step);
@@ -266,7 +266,7 @@ impl Exporter {
 
     /// SFT: `(q, u, m) → the next step's context`. RL: the same prompt (Eq. 15), rewarded by the action on
     /// the next screen, which the row is named after.
-    fn tracker(&self, place: &Place<'_>) -> Result<Result<Sample, Skipped>, PromptError> {
+    fn tracker(self, place: &Place<'_>) -> Result<Result<Sample, Skipped>, PromptError> {
         let (step, next) = (place.step(), place.at + 1);
         let state = &place.states[place.at];
         let output = self.executor_output(step);
@@ -308,7 +308,7 @@ impl Exporter {
     }
 
     fn prompt(
-        &self,
+        self,
         role: &str,
         values: BTreeMap<&'static str, String>,
         shown: Shown<'_>,
@@ -323,7 +323,7 @@ impl Exporter {
     }
 
     /// The low-level instruction and where it comes from.
-    fn instruction(&self, step: &StepRow) -> (Option<String>, &'static str) {
+    fn instruction(self, step: &StepRow) -> (Option<String>, &'static str) {
         match &step.instruction {
             Some(own) if !own.trim().is_empty() => (Some(own.clone()), "source"),
             _ if self.worded => (step_words(step), STEP_WORDS),
@@ -331,14 +331,14 @@ impl Exporter {
         }
     }
 
-    fn thought(&self, step: &StepRow) -> String {
+    fn thought(self, step: &StepRow) -> String {
         let separator = if self.form == Form::Paper { " " } else { "" };
         let parts = [&step.description, &step.thought].into_iter().flatten().filter(|p| !p.is_empty());
         parts.map(String::as_str).collect::<Vec<_>>().join(separator)
     }
 
     /// The executor's output on a step as a State Tracker reads it: its thought, and the action done.
-    fn executor_output(&self, step: &StepRow) -> String {
+    fn executor_output(self, step: &StepRow) -> String {
         match self.form {
             Form::Paper => tagged(&self.thought(step), &action_text(step)),
             Form::CesCode => tagged(&self.thought(step), released_type(step)),
@@ -346,7 +346,7 @@ impl Exporter {
     }
 
     /// Puts a row together; `shown` is the step whose screen and truth it is about.
-    fn finish(&self, place: &Place<'_>, shown: usize, parts: Parts) -> Result<Sample, Skipped> {
+    fn finish(self, place: &Place<'_>, shown: usize, parts: Parts) -> Result<Sample, Skipped> {
         let Parts { prompt, reply, agent, instruction, lineage } = parts;
         let (episode, step, acted_on) = (place.episode, place.step(), &place.steps[shown]);
         if self.kind == Kind::Rl && !can_be_rewarded(&agent) {
@@ -476,7 +476,7 @@ fn can_be_rewarded(agent: &AgentPrompt) -> bool {
 /// Whether a reply's tags are its own: none inside thought or answer, and no image mark anywhere.
 fn well_formed(reply: &str, form: Form, role: AgentRole) -> bool {
     let bare = form == Form::CesCode && role == AgentRole::StateTracker;
-    let tags = if bare { 0 } else { 1 };
+    let tags = usize::from(!bare);
     !MARKS.iter().any(|mark| reply.contains(mark))
         && ["<think>", "</think>", "<answer>", "</answer>"].iter().all(|t| reply.matches(t).count() == tags)
 }

@@ -24,7 +24,7 @@ pub enum Coordinator {
     /// The built-in rules.
     Rules,
     /// A model.
-    Model(BlockingClient),
+    Model(Box<BlockingClient>),
 }
 
 /// Who remembers.
@@ -39,7 +39,7 @@ pub enum Tracker {
     /// The last four actions (CES, section 5.3).
     LastFour,
     /// A model.
-    Model(BlockingClient),
+    Model(Box<BlockingClient>),
 }
 
 /// A row of the tables: who plays what.
@@ -91,7 +91,7 @@ impl Roles {
         if section.coordinator.endpoints.is_empty() {
             bail!("{} has no endpoints: set them, or choose other roles", key());
         }
-        Ok(Coordinator::Model(BlockingClient::open(&section.coordinator).with_context(key)?))
+        Ok(Coordinator::Model(Box::new(BlockingClient::open(&section.coordinator).with_context(key)?)))
     }
 
     /// A State Tracker without an endpoint of its own is played by the Coordinator's.
@@ -103,7 +103,7 @@ impl Roles {
             &section.state_tracker
         };
         let key = || format!("ces.{}.state_tracker", self.name());
-        Ok(Tracker::Model(BlockingClient::open(chat).with_context(key)?))
+        Ok(Tracker::Model(Box::new(BlockingClient::open(chat).with_context(key)?)))
     }
 }
 

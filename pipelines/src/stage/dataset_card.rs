@@ -6,7 +6,7 @@ use serde_json::Value;
 use tracemill_data::export::{Exporter, Form, Kind, Target};
 
 /// The card, with the YAML that Hugging Face reads.
-pub fn card(kind: Kind, exporter: &Exporter, target: Target, counts: &BTreeMap<String, Value>) -> String {
+pub fn card(kind: Kind, exporter: Exporter, target: Target, counts: &BTreeMap<String, Value>) -> String {
     let role = exporter.role.name();
     let rows = &counts["rows"];
     let mut card = String::from("---\n");

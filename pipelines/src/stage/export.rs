@@ -66,7 +66,7 @@ pub fn run(args: &ExportArgs, kind: Kind) -> Result<()> {
     let found = if args.no_check { Vec::new() } else { findings(&folder, &plan)? };
     let mut counts = tally.counts(&splits);
     counts.insert("findings".to_owned(), json!(by_rule(&found)));
-    let card = dataset_card::card(kind, &plan.exporter, plan.target, &counts);
+    let card = dataset_card::card(kind, plan.exporter, plan.target, &counts);
     std::fs::write(folder.dir().join("README.md"), card)?;
     let settings = plan.settings(args);
     let inputs = ["traces/episodes.parquet", "traces/steps.parquet"].map(|p| (run.path(p), p.to_owned()));
@@ -313,7 +313,7 @@ impl Writer<'_> {
         let (file, count) = self.files.get_mut(&split).context("the file was just created")?;
         for row in &mut rows {
             row.index = self.rows;
-            row.sample.lineage.split = split.name().to_owned();
+            split.name().clone_into(&mut row.sample.lineage.split);
             row.sample.lineage.file = self.plan.target.file(split);
             row.sample.lineage.row = *count;
             (self.rows, *count) = (self.rows + 1, *count + 1);
