@@ -1,17 +1,18 @@
 //! Reads a data set file by file and gathers what is wrong.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
-use serde::Deserialize;
+use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde_json::Value;
 
 use super::across::{Across, At};
 use super::picture::{Seen, look};
 use super::rules::{self, Budget};
 use super::{Fault, Finding, Loose, Row, Severity};
-use crate::adapters::{Item, for_each_element, for_each_line, has_extension};
+use crate::adapters::{Item, for_each_line, has_extension};
 use crate::export::Lineage;
 use crate::parquet_io::{read_batches, read_loose};
 
@@ -375,14 +376,32 @@ fn read_rows(path: &Path, visit: &mut dyn FnMut(Result<Loose, String>)) -> Resul
             Ok(())
         }
         Some("json") => {
-            let bytes = std::fs::read(path).map_err(|e| e.to_string())?;
-            let loose = |value: &Value| Loose::deserialize(value).map_err(|e| e.to_string());
-            for_each_element(&bytes, |_, value| visit(loose(&value))).map_err(|fault| fault.reason)
+            let file = std::fs::File::open(path).map_err(|e| e.to_string())?;
+            let mut json = serde_json::Deserializer::from_reader(BufReader::with_capacity(1 << 20, file));
+            json.deserialize_seq(Rows(visit)).and_then(|()| json.end()).map_err(|e| e.to_string())
         }
         _ => for_each_line(&Item::whole(path.to_owned()), |_, line| {
             let text = line.map_err(|fault| fault.reason);
             visit(text.and_then(|text| serde_json::from_str(text).map_err(|e| e.to_string())));
         })
         .map_err(|fault| fault.reason),
+    }
+}
+
+/// The rows of a JSON array, one at a time: the file may be larger than memory.
+struct Rows<'a>(&'a mut dyn FnMut(Result<Loose, String>));
+
+impl<'de> Visitor<'de> for Rows<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an array of rows")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut rows: A) -> Result<(), A::Error> {
+        while let Some(row) = rows.next_element()? {
+            (self.0)(Ok(row));
+        }
+        Ok(())
     }
 }

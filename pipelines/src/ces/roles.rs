@@ -1,6 +1,7 @@
 //! Who plays Coordinator and State Tracker: models behind endpoints, rules, the gold, or nobody.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use tracemill_data::prompt::Shown;
@@ -8,7 +9,7 @@ use tracemill_models::rl::Profile;
 
 use super::rules;
 use super::tasks::{EvalStep, Task};
-use crate::chat::{BlockingClient, ChatError, Outcome as Called};
+use crate::chat::{BlockingClient, ChatError, ChatSettings, Outcome as Called};
 use crate::executor::ask;
 use crate::settings::{CesSection, RolesSection};
 
@@ -24,7 +25,7 @@ pub enum Coordinator {
     /// The built-in rules.
     Rules,
     /// A model.
-    Model(Box<BlockingClient>),
+    Model(Arc<BlockingClient>),
 }
 
 /// Who remembers.
@@ -39,7 +40,7 @@ pub enum Tracker {
     /// The last four actions (CES, section 5.3).
     LastFour,
     /// A model.
-    Model(Box<BlockingClient>),
+    Model(Arc<BlockingClient>),
 }
 
 /// A row of the tables: who plays what.
@@ -84,26 +85,51 @@ impl Roles {
     fn is_set(self, settings: &CesSection) -> bool {
         self.section(settings).is_none_or(|section| !section.coordinator.endpoints.is_empty())
     }
+}
 
-    fn coordinator(self, settings: &CesSection) -> Result<Coordinator> {
-        let Some(section) = self.section(settings) else { return Ok(Coordinator::Rules) };
-        let key = || format!("ces.{}.coordinator", self.name());
-        if section.coordinator.endpoints.is_empty() {
-            bail!("{} has no endpoints: set them, or choose other roles", key());
+/// The clients of an evaluation, each opened once: two on one ledger would not see each other's new records, and
+/// ask the same question twice.
+struct Clients<'a> {
+    settings: &'a CesSection,
+    open: BTreeMap<String, Arc<BlockingClient>>,
+}
+
+impl Clients<'_> {
+    fn open(&mut self, key: String, chat: &ChatSettings) -> Result<Arc<BlockingClient>> {
+        if let Some(client) = self.open.get(&key) {
+            return Ok(client.clone());
         }
-        Ok(Coordinator::Model(Box::new(BlockingClient::open(&section.coordinator).with_context(key)?)))
+        let client = Arc::new(BlockingClient::open(chat).with_context(|| key.clone())?);
+        self.open.insert(key, client.clone());
+        Ok(client)
+    }
+
+    fn coordinator(&mut self, roles: Roles) -> Result<Coordinator> {
+        let Some(section) = roles.section(self.settings) else { return Ok(Coordinator::Rules) };
+        let key = format!("ces.{}.coordinator", roles.name());
+        if section.coordinator.endpoints.is_empty() {
+            bail!("{key} has no endpoints: set them, or choose other roles");
+        }
+        Ok(Coordinator::Model(self.open(key, &section.coordinator)?))
     }
 
     /// A State Tracker without an endpoint of its own is played by the Coordinator's.
-    fn tracker(self, settings: &CesSection) -> Result<Tracker> {
-        let Some(section) = self.section(settings) else { return Ok(Tracker::Rules) };
-        let chat = if section.state_tracker.endpoints.is_empty() {
-            &section.coordinator
+    fn tracker(&mut self, roles: Roles) -> Result<Tracker> {
+        let Some(section) = roles.section(self.settings) else { return Ok(Tracker::Rules) };
+        let own = !section.state_tracker.endpoints.is_empty();
+        let (role, chat) = if own {
+            ("state_tracker", &section.state_tracker)
         } else {
-            &section.state_tracker
+            ("coordinator", &section.coordinator)
         };
-        let key = || format!("ces.{}.state_tracker", self.name());
-        Ok(Tracker::Model(Box::new(BlockingClient::open(chat).with_context(key)?)))
+        if chat.endpoints.is_empty() {
+            bail!("ces.{}.coordinator has no endpoints: set them, or choose other roles", roles.name());
+        }
+        Ok(Tracker::Model(self.open(format!("ces.{}.{role}", roles.name()), chat)?))
+    }
+
+    fn both(&mut self, roles: Roles) -> Result<(Coordinator, Tracker)> {
+        Ok((self.coordinator(roles)?, self.tracker(roles)?))
     }
 }
 
@@ -127,19 +153,18 @@ pub fn setups(settings: &CesSection, names: &[String]) -> Result<Vec<Setup>> {
         })
         .collect();
     let names: Vec<&str> = if names.is_empty() { all } else { names.iter().map(String::as_str).collect() };
-    let full =
-        |roles: Roles| Ok::<_, anyhow::Error>((roles.coordinator(settings)?, roles.tracker(settings)?));
+    let mut clients = Clients { settings, open: BTreeMap::new() };
     names
         .into_iter()
         .map(|name| {
             let (coordinator, tracker) = match name {
                 "baseline" => (Coordinator::Nobody, Tracker::Nobody),
-                "rules" => full(Roles::Rules)?,
-                "prompted" => full(Roles::Prompted)?,
-                "trained" => full(Roles::Trained)?,
-                "no-coordinator" => (Coordinator::TaskAndState, best.tracker(settings)?),
-                "no-state-tracker" => (best.coordinator(settings)?, Tracker::LastFour),
-                "gold-state" => (best.coordinator(settings)?, Tracker::Gold),
+                "rules" => clients.both(Roles::Rules)?,
+                "prompted" => clients.both(Roles::Prompted)?,
+                "trained" => clients.both(Roles::Trained)?,
+                "no-coordinator" => (Coordinator::TaskAndState, clients.tracker(best)?),
+                "no-state-tracker" => (clients.coordinator(best)?, Tracker::LastFour),
+                "gold-state" => (clients.coordinator(best)?, Tracker::Gold),
                 "gold" => (Coordinator::Gold, Tracker::Gold),
                 other => bail!("unknown setup `{other}`; known: {SETUPS}"),
             };

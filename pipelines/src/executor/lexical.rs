@@ -257,6 +257,7 @@ mod tests {
             ("In the field labelled 'Search folders', type \"x\"", "type(element='7', content='x')"),
             ("Fill in \"x\" where it says folders", "type(element='7', content='x')"),
             ("Task completed.", "finished()"),
+            ("The task is finished.", "finished()"),
             ("Tap 'Delete account'", "error(content='no element fits Delete account')"),
         ] {
             assert_eq!(answer(instruction, &settings()), (expected.to_owned(), vec![]), "{instruction}");
