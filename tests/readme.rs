@@ -51,6 +51,19 @@ fn the_stages_work_one_by_one() {
 }
 
 #[test]
+fn data_sets_are_exported_and_checked() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    for words in commands("datasets") {
+        run(dir.path(), &words);
+    }
+    // The settings that the README names are settings of this version.
+    let roles = root().join("examples/roles.toml");
+    let roles = roles.to_str().expect("UTF-8");
+    let error = crate::support::fails(dir.path(), &["eval", "ces", "--run", "nowhere", "--config", roles]);
+    assert!(error.contains("no run folder at nowhere"), "{error}");
+}
+
+#[test]
 fn execution_feedback_works_on_the_examples() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let examples = dir.path().join("examples");
