@@ -1,6 +1,8 @@
 //! Data sets as users meet them: exported, validated, explained, evaluated on.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -403,6 +405,91 @@ fn pairs_of_screens_are_exported_and_leaks_are_reported() {
     assert!(
         checks.iter().any(|c| c["check"] == "sft-coordinator-tracemill: splits" && c["verdict"] == "good")
     );
+}
+
+/// A server on loopback that answers every chat with the same text; returns settings that name it.
+fn serve(dir: &Path, text: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || answer(stream, text));
+        }
+    });
+    let mut config = String::new();
+    for section in ["ces.prompted.coordinator", "ces.prompted.state_tracker", "temporal.endpoint"] {
+        config.push_str(&format!(
+            "[{section}]\nmode = \"record\"\nledger = \"ledger\"\n[[{section}.endpoints]]\n\
+             base_url = \"http://{address}/v1\"\nmodel = \"m\"\nrevision = \"r\"\n"
+        ));
+    }
+    std::fs::write(dir.join("roles.toml"), config).expect("written");
+    "roles.toml".to_owned()
+}
+
+fn answer(stream: TcpStream, text: &str) {
+    let mut reader = BufReader::new(stream);
+    let mut length = 0;
+    let mut line = String::new();
+    while reader.read_line(&mut line).is_ok_and(|n| n > 2) {
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().expect("a length");
+        }
+        line.clear();
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).expect("a body");
+    let reply = json!({
+        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1}, "model": "m",
+    });
+    let reply = reply.to_string();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        reply.len()
+    );
+    reader.get_mut().write_all(format!("{head}{reply}").as_bytes()).expect("answered");
+}
+
+#[test]
+fn endpoints_play_roles_are_asked_for_order_and_drawn_from() {
+    let Some(data) = shared_data() else { return };
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let input = data.join("droidtask");
+    ok(
+        dir.path(),
+        &["ingest", "--run", "r", "--format", "droidtask", "--input", input.to_str().expect("UTF-8")],
+    );
+    let config = serve(dir.path(), "<think>A or B?</think><answer>A</answer>");
+    let config = ["--config", config.as_str()];
+
+    ok(
+        dir.path(),
+        &["export", "temporal", "--run", "r", "--interval", "2", "--pairs", "40", "--out", "pairs"],
+    );
+    let args = ["eval", "temporal", "--input", "pairs", "--out", "order", "--json"];
+    let told = ok(dir.path(), &[&args[..], &config[..]].concat());
+    let told: Value = serde_json::from_slice(&told.stdout).expect("JSON");
+    let rows = lines(&dir.path().join("pairs/test.jsonl"));
+    let right = rows.iter().filter(|r| r["answer"] == "A").count() as f64 / rows.len() as f64;
+    assert_eq!(told["intervals"][0]["accuracy"]["rate"], right, "who always says A is right where it is A");
+
+    let args = ["eval", "ces", "--run", "r", "--limit", "6", "--setup", "prompted", "--setup", "gold-state"];
+    ok(dir.path(), &[&args[..], &config[..]].concat());
+    let rows = lines(&dir.path().join("r/eval/ces/prompted.jsonl"));
+    assert!(rows.iter().all(|r| r["instruction"] == "A"));
+    assert!(rows.iter().skip(1).any(|r| r["state"] == "A"), "the State Tracker's answer is the next state");
+
+    let pool = ["--role", "coordinator", "--target", "tracemill", "--sample", "5", "--out", "pool"];
+    ok(dir.path(), &[&["export", "rl", "--run", "r"], &pool[..]].concat());
+    let args = ["doctor", "--input", "pool/train.jsonl", "--outputs", "3", "--json"];
+    let output = tracemill(dir.path()).args(args).args(config).output().expect("starts");
+    let checks: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
+    let of = |name: &str| checks.iter().find(|c| c["check"] == name).expect("the check").clone();
+    assert_eq!(of("coordinator outputs")["found"], "15 outputs drawn for 5 prompts, 0 calls failed");
+    assert_eq!(of("dead groups")["verdict"], "bad", "equal outputs earn the same");
+    let error = fails(dir.path(), &["doctor", "--input", "pool/train.jsonl"]);
+    assert!(error.contains("checks are bad"), "{error}");
 }
 
 #[test]
