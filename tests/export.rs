@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 
+use base64::Engine as _;
 use serde_json::{Value, json};
 
 use crate::support::{contents, fails, ok, root, shared_data, tracemill};
@@ -222,6 +223,24 @@ const SFT_DEFECTS: &[Plant] = &[
     }),
     ("unreadable-file", |d| std::fs::write(d.join("test.jsonl"), "").expect("written")),
     ("manifest", |d| std::fs::remove_file(d.join("test.jsonl")).expect("removed")),
+    ("manifest", |d| {
+        let rows = lines(&d.join("train.jsonl"));
+        write(&d.join("train.jsonl"), &rows[..5]);
+    }),
+    ("prompt-words", |d| {
+        change(&d.join("train.jsonl"), 2, |r| {
+            let text = r["messages"][1]["content"].as_str().expect("text").replace("step-by-step", "hard");
+            r["messages"][1]["content"] = json!(text);
+        });
+    }),
+    ("special-token", |d| {
+        change(&d.join("train.jsonl"), 2, |r| {
+            r["messages"][2]["content"] = json!("<think>x</think><answer>Tap it.<|im_end|></answer>");
+        });
+    }),
+    ("answer-form", |d| {
+        change(&d.join("train.jsonl"), 2, |r| r["messages"][2]["content"] = json!("Tap it."))
+    }),
 ];
 
 /// The same for an RL export for verl's reward, in the program's own form.
@@ -247,6 +266,23 @@ const RL_DEFECTS: &[Plant] = &[
             r["truth"] = json!({"action": "click", "element": "7"});
         });
     }),
+    ("no-truth", |d| {
+        change(&d.join("train.jsonl"), 2, |r| r["truth"] = json!({"action": "type", "point": [5, 5]}));
+    }),
+    ("no-truth", |d| {
+        change(&d.join("train.jsonl"), 2, |r| r["truth"] = json!({"action": "click"}));
+    }),
+    ("unknown-action", |d| change(&d.join("train.jsonl"), 2, |r| r["truth"]["action"] = json!("kick"))),
+    ("unknown-direction", |d| {
+        change(&d.join("train.jsonl"), 2, |r| {
+            r["truth"] = json!({"action": "scroll", "direction": "sideways"})
+        });
+    }),
+    ("outside-box", |d| {
+        change(&d.join("train.jsonl"), row_of(d, "click"), |r| r["truth"]["point"] = json!([0.4, 0.6]));
+    }),
+    ("contradiction", |d| change(&d.join("train.jsonl"), 2, |r| r["state"] = json!("Another state."))),
+    ("image-missing", |d| change(&d.join("train.jsonl"), 2, |r| r["screen"]["image"] = json!("gone.png"))),
     ("no-task", |d| change(&d.join("train.jsonl"), 2, |r| r["task"] = json!(""))),
 ];
 
@@ -275,6 +311,12 @@ fn planted_defects_are_found_and_nothing_else() {
             let kept = lines(&folder.join(file)).into_iter().take(rows).collect::<Vec<_>>();
             write(&folder.join(file), &kept);
         }
+        let kind = if folder.ends_with("sft-coordinator-ms-swift") { "sft" } else { "rl" };
+        let manifest = json!({
+            "settings": {"kind": kind}, "counts": {"rows": {"train": 8, "test": 2}},
+            "outputs": [{"path": "train.jsonl"}, {"path": "test.jsonl"}],
+        });
+        std::fs::write(folder.join("manifest.json"), manifest.to_string()).expect("written");
         assert_eq!(findings(&folder)["findings"], json!([]), "{}", folder.display());
         for (i, (rule, plant)) in defects.iter().enumerate() {
             let planted = dir.path().join(format!("planted-{i}"));
@@ -324,6 +366,35 @@ fn verl_and_llama_factory_defects_are_found() {
     std::fs::write(out.join("dataset_info.json"), r#"{"x": {"file_name": "gone.json"}}"#).expect("written");
     let found = rules(&out);
     assert!(found["dataset-info"].as_u64() >= Some(2), "{found}");
+    let out = export(dir.path(), "sft", "coordinator", "llama-factory", &[]);
+    let info = std::fs::read_to_string(out.join("dataset_info.json")).expect("read");
+    for (named, instead) in [
+        ("\"images\": \"images\"", "\"x\": \"y\""),
+        ("\"system\": \"system\"", "\"x\": \"y\""),
+        ("sharegpt", "alpaca"),
+    ] {
+        std::fs::write(out.join("dataset_info.json"), info.replace(named, instead)).expect("written");
+        let found = rules(&out);
+        assert!(found["dataset-info"].as_u64() >= Some(1), "{named}: {found}");
+    }
+    std::fs::write(out.join("dataset_info.json"), info).expect("written");
+    assert_eq!(rules(&out), json!({}), "as it was");
+    let rows = std::fs::read_to_string(out.join("train.json")).expect("read");
+    std::fs::write(out.join("train.json"), rows.replacen("Tap", "Tip", 1)).expect("written");
+    assert_eq!(rules(&out), json!({"changed-file": 1}), "only the hash can tell");
+
+    // OpenAI's rows have no ids: they are told by their places.
+    let out = export(dir.path(), "sft", "coordinator", "openai", &[]);
+    let mut png = std::io::Cursor::new(Vec::new());
+    image::RgbImage::new(10, 20).write_to(&mut png, image::ImageFormat::Png).expect("a picture");
+    let url = format!(
+        "data:image/png;base64,{}",
+        base64::engine::general_purpose::STANDARD.encode(png.into_inner())
+    );
+    change(&out.join("train.jsonl"), 2, |r| r["messages"][1]["content"][1]["image_url"]["url"] = json!(url));
+    assert_eq!(rules(&out)["image-size"], 1);
+
+    let out = export(dir.path(), "sft", "state-tracker", "llama-factory", &["--test-share", "0.3"]);
     std::fs::write(out.join("train.json"), "[{\"conversations\": [").expect("written");
     assert_eq!(rules(&out)["unreadable-file"], 1);
     let error = fails(dir.path(), &["validate", "nowhere"]);

@@ -5,7 +5,8 @@ use std::fmt;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-use crate::action::ScreenSize;
+use crate::action::{ScreenSize, Verb};
+use crate::grammar::vocabulary;
 
 /// What a step's action should have been. Coordinates are in pixels of the row's screen.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -35,6 +36,43 @@ pub struct Truth {
     /// Id of the element on a text screen.
     #[serde(default, deserialize_with = "id", skip_serializing_if = "Option::is_none")]
     pub element: Option<String>,
+}
+
+impl Truth {
+    /// What an action cannot be told right or wrong without, by the strictest of the scorer's profiles (`paper`);
+    /// `None` when nothing is missing. A row that lacks something abstains whatever its reply.
+    pub fn lacks(&self, screen: Option<ScreenPixels>) -> Option<String> {
+        let Some(meaning) = vocabulary().meaning(&self.action) else {
+            return Some(match self.action.as_str() {
+                "" => "the truth names no action".to_owned(),
+                other => format!("the truth's action `{other}` is not in the vocabulary"),
+            });
+        };
+        let missing = |what: &str| Some(format!("the truth of {} has no {what}", meaning.verb));
+        match meaning.verb {
+            Verb::Click
+            | Verb::LongPress
+            | Verb::DoubleClick
+            | Verb::RightClick
+            | Verb::Hover
+            | Verb::Drag => {
+                let sized = screen.is_some_and(|s| s.width > 0.0 && s.height > 0.0);
+                match (self.element.is_some() || !self.boxes.is_empty(), self.point, sized) {
+                    (true, ..) | (_, Some(_), true) => None,
+                    (false, None, _) => missing("point, bbox or element"),
+                    (false, Some(_), false) => Some("no screen size, and the truth has no bbox".to_owned()),
+                }
+            }
+            Verb::Scroll if self.direction.is_none() => missing("direction"),
+            Verb::Type | Verb::OpenApp | Verb::Select | Verb::Navigate | Verb::SwitchWindow
+                if self.text.is_none() =>
+            {
+                missing("text")
+            }
+            Verb::Press if meaning.text.is_none() && self.text.is_none() => missing("key (text)"),
+            _ => None,
+        }
+    }
 }
 
 /// Width and height as rows write them: `{"width": 840, "height": 1876}`.

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::across::{Across, At};
 use super::picture::{Seen, look};
+use super::row::ImageRef;
 use super::rules::{self, Budget};
 use super::{Fault, Finding, Loose, Row, Severity};
 use crate::adapters::{Item, for_each_line, has_extension};
@@ -94,6 +95,9 @@ pub fn check(path: &Path, options: &Options<'_>) -> Result<Checked, CheckError> 
         across: Across::default(),
         out: Checked::default(),
         missing: Vec::new(),
+        rewards_missing: Vec::new(),
+        rewards_found: 0,
+        systems: 0,
     };
     for file in &files {
         folder.file(file);
@@ -124,12 +128,16 @@ fn split_of(path: &Path) -> Option<&'static str> {
     if holds(&["test", "val", "eval"]) { Some("test") } else { holds(&["train"]).then_some("train") }
 }
 
-/// Sizes of the traces' screens, by row id.
+/// Sizes of the traces' screens, by row id and, for forms that have none, by file and row.
 fn sizes(path: &Path) -> HashMap<String, [f64; 2]> {
     let Ok(batches) = read_batches::<Lineage>(path) else { return HashMap::new() };
-    let rows = batches.flatten().flatten();
-    let size = |l: Lineage| Some((l.row_id, [f64::from(l.screen_width_px?), f64::from(l.screen_height_px?)]));
-    rows.filter_map(size).collect()
+    let size = |l: &Lineage| Some([f64::from(l.screen_width_px?), f64::from(l.screen_height_px?)]);
+    let rows = batches.flatten().flatten().filter_map(|l| Some((size(&l)?, l)));
+    rows.flat_map(|(size, l)| [(place(&l.file, l.row + 1), size), (l.row_id, size)]).collect()
+}
+
+fn place(file: &str, row: u64) -> String {
+    format!("{file}\0{row}")
 }
 
 /// Whether an export's rows have replies to learn, by its manifest.
@@ -148,6 +156,11 @@ struct Folder<'a> {
     out: Checked,
     /// Pictures that are nowhere: findings only where others are there.
     missing: Vec<Finding>,
+    /// The same of screenshots that rows are rewarded on.
+    rewards_missing: Vec<Finding>,
+    rewards_found: u64,
+    /// Rows with a system message.
+    systems: u64,
 }
 
 impl Folder<'_> {
@@ -191,8 +204,9 @@ impl Folder<'_> {
     }
 
     fn batch(&mut self, file: &str, split: Option<&'static str>, batch: Vec<(u64, Result<Loose, String>)>) {
-        let looked: Vec<Looked> = batch.into_par_iter().map(|(row, value)| self.look(row, value)).collect();
-        for Looked { row: number, read, faults, pictures, elsewhere } in looked {
+        let looked: Vec<Looked> =
+            batch.into_par_iter().map(|(row, value)| self.look(file, row, value)).collect();
+        for Looked { row: number, read, faults, pictures, elsewhere, rewarded_on } in looked {
             let at = At { file: file.to_owned(), row: number, id: read.as_ref().and_then(|r| r.id.clone()) };
             self.out.findings.extend(faults.into_iter().map(|f| at.finding(f)));
             self.out.pictures += pictures;
@@ -201,6 +215,14 @@ impl Folder<'_> {
             self.missing.extend(elsewhere.into_iter().map(|path| {
                 at.finding(Fault::error("image-missing", format!("picture `{path}` is not there"), remedy))
             }));
+            match rewarded_on {
+                Some((_, true)) => self.rewards_found += 1,
+                Some((name, false)) => {
+                    let found = format!("screenshot `{name}`, which the row is rewarded on, is not there");
+                    self.rewards_missing.push(at.finding(Fault::error("image-missing", found, remedy)));
+                }
+                None => {}
+            }
             let Some(row) = read else { continue };
             let across = self.across.see(&at, &row, split);
             self.out.findings.extend(across.into_iter().map(|f| at.finding(f)));
@@ -208,9 +230,8 @@ impl Folder<'_> {
         }
     }
 
-    fn look(&self, number: u64, value: Result<Loose, String>) -> Looked {
-        let mut looked =
-            Looked { row: number, read: None, faults: Vec::new(), pictures: 0, elsewhere: Vec::new() };
+    fn look(&self, file: &str, number: u64, value: Result<Loose, String>) -> Looked {
+        let mut looked = Looked { row: number, ..Looked::default() };
         let read = value
             .map_err(|reason| Fault::error("unreadable-row", reason, "write the row again"))
             .and_then(|value| Row::of(&value));
@@ -222,7 +243,8 @@ impl Folder<'_> {
             }
         };
         row.learned = self.learned.unwrap_or(row.learned);
-        row.screen = row.screen.or_else(|| row.id.as_ref().and_then(|id| self.lineage.get(id).copied()));
+        let own = row.id.clone().unwrap_or_else(|| place(file, number));
+        row.screen = row.screen.or_else(|| self.lineage.get(&own).copied());
         looked.faults = rules::faults(&row, self.options.budget.as_ref());
         for image in &row.images {
             match look(image, &self.images, self.options.decode) {
@@ -232,11 +254,19 @@ impl Folder<'_> {
                 }
                 Seen::Wrong(fault) => looked.faults.push(fault),
                 Seen::Elsewhere => {
-                    if let super::row::ImageRef::Path(path) = image {
+                    if let ImageRef::Path(path) = image
+                        && !path.contains("://")
+                    {
                         looked.elsewhere.push(path.clone());
                     }
                 }
             }
+        }
+        if let Some(Ok(agent)) = &row.truth
+            && let Some(name) = agent.screen.image.clone().filter(|_| !row.learned)
+        {
+            let found = matches!(look(&ImageRef::Path(name.clone()), &self.images, false), Seen::Size(..));
+            looked.rewarded_on = Some((name, found));
         }
         // Bytes are not needed any more, but for telling pictures apart.
         looked.read = Some(row);
@@ -244,6 +274,7 @@ impl Folder<'_> {
     }
 
     fn count(&mut self, row: &Row, split: Option<&'static str>) {
+        self.systems += u64::from(row.turns.iter().any(|t| t.role == "system"));
         let mut count = |what, name: String| *self.out.counts.entry((what, name)).or_default() += 1;
         count("split", split.unwrap_or("no split").to_owned());
         if let Some(Ok(agent)) = &row.truth {
@@ -262,22 +293,35 @@ impl Folder<'_> {
     /// Pictures that are not there are findings where others are; where none is, the data set was made
     /// elsewhere, and they cannot be checked.
     fn pictures_elsewhere(&mut self) {
-        let missing = std::mem::take(&mut self.missing);
-        if self.out.pictures > 0 {
-            self.out.findings.extend(missing);
-        } else if let Some(first) = missing.into_iter().next() {
-            let found = format!("none of {} pictures is on this machine", self.out.pictures_elsewhere);
-            let (row, id) = (None, None);
-            let remedy = "give their folder with --images to have them checked";
-            self.out.findings.push(Finding {
-                severity: Severity::Note,
-                rule: "pictures-elsewhere",
-                found,
-                row,
-                id,
-                remedy,
-                ..first
-            });
+        let looked = [
+            (std::mem::take(&mut self.missing), self.out.pictures, "pictures"),
+            (
+                std::mem::take(&mut self.rewards_missing),
+                self.rewards_found,
+                "screenshots that rows are rewarded on",
+            ),
+        ];
+        for (missing, there, what) in looked {
+            if there > 0 {
+                self.out.findings.extend(missing);
+                continue;
+            }
+            // Rewards look for their screenshots below a folder of their own: it has to be known to be looked into.
+            if what != "pictures" && self.options.images.is_empty() {
+                continue;
+            }
+            let found = format!("none of {} {what} is on this machine", missing.len());
+            if let Some(first) = missing.into_iter().next() {
+                self.out.findings.push(Finding {
+                    rule: "pictures-elsewhere",
+                    severity: Severity::Note,
+                    found,
+                    row: None,
+                    id: None,
+                    remedy: "give their folder with --images to have them checked",
+                    ..first
+                });
+            }
         }
     }
 
@@ -289,9 +333,15 @@ impl Folder<'_> {
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
             Err(_) if json_arrays.is_empty() => return,
+            // Made elsewhere, it may be listed in another folder's file.
             Err(e) => {
                 let remedy = "LLaMA-Factory finds data sets by it";
-                self.whole("dataset_info.json", Fault::error("dataset-info", e.to_string(), remedy));
+                let fault = if self.learned.is_some() {
+                    Fault::error("dataset-info", e.to_string(), remedy)
+                } else {
+                    Fault::note("dataset-info", e.to_string(), remedy)
+                };
+                self.whole("dataset_info.json", fault);
                 return;
             }
         };
@@ -322,10 +372,29 @@ impl Folder<'_> {
             let remedy = "\"columns\": {\"messages\": \"conversations\", …}";
             faults.push(Fault::error("dataset-info", "an entry does not say where the messages are", remedy));
         }
+        for entry in entries.iter().filter(ours) {
+            let column = |name: &str| entry["columns"][name].as_str();
+            if entry["formatting"].as_str() != Some("sharegpt") {
+                let remedy = "\"formatting\": \"sharegpt\"";
+                faults.push(Fault::error(
+                    "dataset-info",
+                    "an entry's rows are taken for alpaca rows",
+                    remedy,
+                ));
+            }
+            if self.systems > 0 && column("system") != Some("system") {
+                let remedy = "\"columns\": {\"system\": \"system\", …}";
+                faults.push(Fault::error("dataset-info", "the rows' system messages are not named", remedy));
+            }
+            if self.out.pictures + self.out.pictures_elsewhere > 0 && column("images") != Some("images") {
+                let remedy = "\"columns\": {\"images\": \"images\", …}";
+                faults.push(Fault::error("dataset-info", "the rows' pictures are not named", remedy));
+            }
+        }
         faults.into_iter().for_each(|fault| self.whole("dataset_info.json", fault));
     }
 
-    /// Files that the manifest lists must be there, and row counts as it says.
+    /// Files that the manifest lists must be there, with as many rows as it says.
     fn manifest(&mut self) {
         let Ok(text) = std::fs::read_to_string(self.root.join("manifest.json")) else { return };
         let Ok(manifest) = serde_json::from_str::<Value>(&text) else {
@@ -342,16 +411,26 @@ impl Folder<'_> {
                 self.whole(name, fault);
             }
         }
+        for (file, n) in self.out.rows.clone() {
+            let split = split_of(Path::new(&file)).unwrap_or_default();
+            if let Some(due) = manifest["counts"]["rows"][split].as_u64().filter(|due| *due != n) {
+                let found = format!("{n} rows, and {due} by manifest.json");
+                self.whole(&file, Fault::error("manifest", found, "export again"));
+            }
+        }
     }
 }
 
 /// A row that was looked at.
+#[derive(Default)]
 struct Looked {
     row: u64,
     read: Option<Row>,
     faults: Vec<Fault>,
     pictures: u64,
     elsewhere: Vec<String>,
+    /// The screenshot that the row is rewarded on, and whether it is there.
+    rewarded_on: Option<(String, bool)>,
 }
 
 fn other_size(screen: Option<[f64; 2]>, width: u32, height: u32) -> Option<Fault> {

@@ -62,6 +62,10 @@ impl Fault {
         Self { rule, severity: Severity::Error, found: found.into(), remedy }
     }
 
+    fn note(rule: &'static str, found: impl Into<String>, remedy: &'static str) -> Self {
+        Self { severity: Severity::Note, ..Self::error(rule, found, remedy) }
+    }
+
     fn warning(rule: &'static str, found: impl Into<String>, remedy: &'static str) -> Self {
         Self { severity: Severity::Warning, ..Self::error(rule, found, remedy) }
     }

@@ -47,6 +47,8 @@ pub struct Row {
     pub index: Option<Option<i64>>,
     /// verl's `extra_info.high_level_instruction`.
     pub high_level: Option<String>,
+    /// Messages that call tools may have no content; such rows have another form, of which only the roles are checked.
+    pub calls_tools: bool,
 }
 
 impl Row {
@@ -67,7 +69,9 @@ impl Row {
                 .map(truth),
             ..Self::default()
         };
-        if let Some(conversation) = turns_of("conversations")? {
+        if let (Some(instruction), Some(output)) = (text_at(value, "instruction"), text_at(value, "output")) {
+            row.turns = alpaca(value, instruction, output);
+        } else if let Some(conversation) = turns_of("conversations")? {
             row.turns = conversation;
             if let Some(system) = text_at(value, "system").filter(|s| !s.is_empty()) {
                 row.turns.insert(0, Turn { role: "system".to_owned(), text: system });
@@ -79,7 +83,12 @@ impl Row {
                 Some(text) => vec![Turn { role: "user".to_owned(), text: text.to_owned() }],
                 None => turns(prompt, "prompt")?,
             };
-            row.turns.extend(turns_of("completion")?.unwrap_or_default());
+            match value.get("completion") {
+                Some(Loose::Text(text)) => {
+                    row.turns.push(Turn { role: "assistant".to_owned(), text: text.clone() });
+                }
+                _ => row.turns.extend(turns_of("completion")?.unwrap_or_default()),
+            }
         } else {
             return Err(Fault::error(
                 "no-messages",
@@ -93,6 +102,13 @@ impl Row {
         row.read_reply(value);
         row.read_extra(value);
         row.images.extend(parts_images(value));
+        let messages = value.get("messages").and_then(Loose::list).unwrap_or_default();
+        row.calls_tools = messages.iter().any(|m| m.get("tool_calls").is_some());
+        // A question of `export temporal`: its answer is a letter.
+        if value.get("interval").is_some() {
+            row.other_truth = text_at(value, "answer");
+            row.learned = false;
+        }
         Ok(row)
     }
 
@@ -103,7 +119,7 @@ impl Row {
         }
         let has = |name: &str| matches!(value, Loose::Map(fields) if fields.contains_key(name));
         let replied = has("reply") || has("completion");
-        let conversation = has("messages") || has("conversations");
+        let conversation = has("messages") || has("conversations") || has("instruction");
         self.learned = replied || (conversation && self.truth.is_none());
     }
 
@@ -121,19 +137,35 @@ impl Row {
             self.prompt_hash = self.prompt_hash.take().or_else(|| text_at(extra, "prompt_hash"));
         }
         // A ground truth of another program's making is its own affair.
-        if let Some(Err(_)) = &self.truth
-            && self.index.is_some()
-            && self.id.as_deref().is_none_or(|id| !id.contains('#'))
-            && let Some(own) = value.get("reward_model").and_then(|r| text_at(r, "ground_truth"))
-        {
-            self.other_truth = Some(own);
+        if !self.is_ours() && matches!(self.truth, Some(Err(_)) | None) {
+            let own = value.get("reward_model").and_then(|r| text_at(r, "ground_truth"));
+            let own = own.or_else(|| text_at(value, "ground_truth")).or_else(|| text_at(value, "solution"));
+            self.other_truth = own;
             self.truth = None;
+        }
+        if self.index.is_some() {
+            // verl opens bytes only.
+            let paths = |image: &ImageRef| matches!(image, ImageRef::Path(_));
+            let held = value
+                .get("images")
+                .and_then(Loose::list)
+                .is_some_and(|i| i.iter().any(|i| i.get("path").is_some()));
+            self.images.iter_mut().filter(|i| held && paths(i)).for_each(|i| *i = ImageRef::Null);
         }
         if let Some(Ok(agent)) = &self.truth
             && let Some(size) = agent.screen.size()
         {
             self.screen = self.screen.or(Some([f64::from(size.width_px), f64::from(size.height_px)]));
         }
+    }
+
+    /// Whether this program made it: then it must have all that this program gives.
+    pub fn is_ours(&self) -> bool {
+        self.prompt_hash.is_some()
+            || self
+                .id
+                .as_deref()
+                .is_some_and(|id| id.ends_with("/coordinator") || id.ends_with("/state-tracker"))
     }
 
     /// How many pictures the messages have a place for.
@@ -165,6 +197,17 @@ impl Row {
     }
 }
 
+/// LLaMA-Factory's other form: `instruction`, `input`, `output`, `system`.
+fn alpaca(value: &Loose, instruction: String, output: String) -> Vec<Turn> {
+    let turn = |role: &str, text: String| Turn { role: role.to_owned(), text };
+    let asked = match text_at(value, "input").filter(|input| !input.is_empty()) {
+        Some(input) => format!("{instruction}\n{input}"),
+        None => instruction,
+    };
+    let system = text_at(value, "system").filter(|s| !s.is_empty()).map(|s| turn("system", s));
+    system.into_iter().chain([turn("user", asked), turn("assistant", output)]).collect()
+}
+
 fn text_at(value: &Loose, name: &str) -> Option<String> {
     value.get(name).and_then(Loose::text).map(str::to_owned)
 }
@@ -181,6 +224,7 @@ fn turns(value: &Loose, name: &str) -> Result<Vec<Turn>, Fault> {
         let text = match content {
             Some(Loose::Text(text)) => Some(text.clone()),
             Some(Loose::List(parts)) => Some(parts.iter().map(part_text).collect()),
+            None if message.get("tool_calls").is_some() => Some(String::new()),
             _ => None,
         };
         match (role, text) {
@@ -196,6 +240,7 @@ fn role_name(role: &str) -> &str {
     match role {
         "human" => "user",
         "gpt" => "assistant",
+        "developer" => "system",
         role => role,
     }
 }

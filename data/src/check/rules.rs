@@ -1,14 +1,20 @@
 //! What can be wrong with one row.
 
+use std::collections::BTreeMap;
+
 use super::row::Row;
 use super::{Fault, Turn};
-use crate::artifact::AgentPrompt;
+use crate::action::Direction;
+use crate::artifact::{AgentPrompt, AgentRole, ScreenPixels};
 use crate::grammar::{Reply, strict_answer, vocabulary};
-use crate::prompt::{IMAGE, MARKS, registry};
+use crate::prompt::{IMAGE, MARKS, Shown, registry};
 
 /// Everything that is wrong with a row by itself, pictures apart.
 pub(super) fn faults(row: &Row, tokens: Option<&Budget<'_>>) -> Vec<Fault> {
     let mut faults = Vec::new();
+    if row.calls_tools {
+        return faults;
+    }
     roles(row, &mut faults);
     texts(row, &mut faults);
     markers(row, &mut faults);
@@ -20,8 +26,11 @@ pub(super) fn faults(row: &Row, tokens: Option<&Budget<'_>>) -> Vec<Fault> {
             format!("the ground truth cannot be read: {reason}"),
             "export the row again; its reward cannot be computed",
         )),
-        Some(Ok(agent)) => truth(agent, row.screen, &mut faults),
-        None if !row.learned && row.other_truth.is_none() => faults.push(Fault::error(
+        Some(Ok(agent)) => {
+            truth(agent, row, &mut faults);
+            agreement(agent, row, &mut faults);
+        }
+        None if !row.learned && row.is_ours() && row.other_truth.is_none() => faults.push(Fault::error(
             "no-truth",
             "neither a reply to learn nor a ground truth",
             "give the row one of them",
@@ -96,6 +105,15 @@ fn texts(row: &Row, faults: &mut Vec<Fault>) {
     if row.task().is_some_and(|task| task.trim().is_empty()) {
         faults.push(Fault::warning("no-task", "the task is empty", "give the episode an instruction"));
     }
+    let special = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "\0"];
+    if let Some(token) = special.iter().find(|s| row.turns.iter().any(|t| t.text.contains(**s))) {
+        let found = format!("the text holds {token:?}");
+        faults.push(Fault::error(
+            "special-token",
+            found,
+            "change the text: tokenizers take it for a mark of their own",
+        ));
+    }
     if let Some(turn) = row.turns.iter().find(|t| t.text.contains('\u{fffd}')) {
         faults.push(Fault::warning(
             "damaged-text",
@@ -133,13 +151,20 @@ fn reply(row: &Row, faults: &mut Vec<Fault>) {
     let answer = Reply::of(reply).content();
     if reply.trim().is_empty() || answer.trim().is_empty() {
         faults.push(Fault::error("empty-answer", "the answer is empty", "fill it in, or drop the row"));
-    } else if Reply::is_tagged(reply) && strict_answer(reply).is_none() {
+    } else if (Reply::is_tagged(reply) || must_be_tagged(row)) && strict_answer(reply).is_none() {
         faults.push(Fault::error(
             "answer-form",
             "the reply is not <think>…</think><answer>…</answer>",
             "close each tag once, and write nothing outside them",
         ));
     }
+}
+
+/// Whether the row's prompt asks for the tags.
+fn must_be_tagged(row: &Row) -> bool {
+    let template =
+        row.prompt_hash.as_ref().and_then(|h| registry().templates().find(|(_, t)| t.hash() == *h));
+    template.is_some_and(|(_, t)| t.user.contains("<answer>"))
 }
 
 /// The words of a prompt must be those of the template it names.
@@ -153,18 +178,72 @@ fn words(row: &Row, faults: &mut Vec<Fault>) {
         ));
         return;
     };
-    let asked = row.turns.iter().find(|t| t.role == "system").map_or("", |t| t.text.as_str());
-    if asked != template.system {
-        faults.push(Fault::error(
-            "prompt-words",
-            format!("the system message is not that of the prompt `{name}`, whose hash the row has"),
-            "export the rows again: training, reward and evaluation must ask in the same words",
-        ));
+    let text = |role: &str| row.turns.iter().find(|t| t.role == role).map_or("", |t| t.text.as_str());
+    for (part, asked, words) in
+        [("system", text("system"), &template.system), ("user's", text("user"), &template.user)]
+    {
+        if !is_rendered_from(asked, words) {
+            faults.push(Fault::error(
+                "prompt-words",
+                format!(
+                    "the {part} message is not in the words of the prompt `{name}`, whose hash the row has"
+                ),
+                "export the rows again: training, reward and evaluation must ask in the same words",
+            ));
+        }
     }
 }
 
-fn truth(agent: &AgentPrompt, screen: Option<[f64; 2]>, faults: &mut Vec<Fault>) {
-    let truth = &agent.truth;
+/// Whether a text is a template with something in its places.
+fn is_rendered_from(text: &str, template: &str) -> bool {
+    let mut fixed = template.split("{{").map(|part| part.split_once("}}").map_or(part, |(_, after)| after));
+    let Some(mut rest) = fixed.next().and_then(|first| text.strip_prefix(first)) else { return false };
+    let mut last = None;
+    for part in fixed {
+        last = Some(part);
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    // The last fixed part ends the text; a value before it may hold the same words.
+    last.map_or(rest.is_empty(), |last| text.ends_with(last))
+}
+
+/// A prompt, its ground truth and what stands beside them must be of one step.
+fn agreement(agent: &AgentPrompt, row: &Row, faults: &mut Vec<Fault>) {
+    let mut differs = |what: &str, a: &str, b: &str| {
+        if a != b {
+            faults.push(Fault::error(
+                "contradiction",
+                format!("the {what} of the row is not that of its ground truth"),
+                "export the rows again: one of the two is of another step",
+            ));
+        }
+    };
+    if let (Some(id), Some(own)) = (&row.id, agent.id.as_str()) {
+        differs("id", id, own);
+    }
+    if let Some(task) = &row.high_level {
+        differs("task", task, &agent.task);
+    }
+    let template =
+        row.prompt_hash.as_ref().and_then(|h| registry().templates().find(|(_, t)| t.hash() == *h));
+    let Some((name, _)) = template else { return };
+    let mut values = BTreeMap::from([("task", agent.task.clone()), ("state", agent.state.clone())]);
+    if agent.role == AgentRole::StateTracker {
+        values.insert("executor_output", agent.executor_output.clone());
+    }
+    let base = name.strip_suffix("-text");
+    let shown = if base.is_some() { Shown::Elements(&agent.screen.elements) } else { Shown::Nothing };
+    let Ok(prompt) = registry().role(base.unwrap_or(name), values, shown) else { return };
+    let asked = row.turns.iter().filter(|t| t.role != "assistant").map(|t| t.text.as_str());
+    let due: Vec<&str> = prompt.messages.iter().map(|m| m.content.as_str()).collect();
+    differs("prompt", &asked.collect::<Vec<_>>().join("\0"), &due.join("\0"));
+}
+
+fn truth(agent: &AgentPrompt, row: &Row, faults: &mut Vec<Fault>) {
+    let (truth, screen) = (&agent.truth, row.screen);
     if truth.action.trim().is_empty() {
         let remedy = "name the action that is right";
         faults.push(Fault::error("no-truth", "the ground truth names no action", remedy));
@@ -176,6 +255,32 @@ fn truth(agent: &AgentPrompt, screen: Option<[f64; 2]>, faults: &mut Vec<Fault>)
             format!("action `{}` is not in the vocabulary", truth.action),
             "use a word of the vocabulary: click, type, scroll, …",
         ));
+    } else if let Some(reason) =
+        truth.lacks(agent.screen.size().map(ScreenPixels::from)).filter(|_| !row.learned)
+    {
+        faults.push(Fault::error(
+            "no-truth",
+            reason,
+            "leave the row out: no reply to it can be told right from wrong",
+        ));
+    }
+    if let Some(direction) = truth.direction.as_ref().filter(|d| d.parse::<Direction>().is_err()) {
+        let found = format!("direction `{direction}`");
+        faults.push(Fault::error("unknown-direction", found, "directions are up, down, left and right"));
+    }
+    if let Some([x, y]) = truth.point
+        && !truth.boxes.is_empty()
+        && !truth.boxes.iter().any(|b| (b[0]..=b[2]).contains(&x) && (b[1]..=b[3]).contains(&y))
+    {
+        let small = x <= 1.0 && y <= 1.0 && screen.is_some();
+        let found = format!("point [{x}, {y}] is in none of the row's boxes");
+        let remedy = "check the frames of both: pixels of the row's own screen";
+        // Sources have such steps; a point that is a share of the screen is a mistake.
+        faults.push(if small {
+            Fault::error("outside-box", found, remedy)
+        } else {
+            Fault::note("outside-box", found, remedy)
+        });
     }
     if let Some(bad) = truth.boxes.iter().find(|b| !(b[0] < b[2] && b[1] < b[3])) {
         faults.push(Fault::error(

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::action::{Action, FrameName, Position, Verb};
 use crate::adapters::FIRST_STATE;
-use crate::artifact::{AgentPrompt, AgentRole, RowScreen};
+use crate::artifact::{AgentPrompt, AgentRole, RowScreen, ScreenPixels, Truth};
 use crate::grammar::write_action;
 use crate::prompt::{
-    MARKS, PromptError, PromptMessage, Rendered, Role, STEP_WORDS, Shown, registry, step_words,
+    MARKS, PromptError, PromptMessage, Rendered, Role, STEP_WORDS, Shown, registry, step_trace, step_words,
 };
 use crate::trace::{EpisodeRow, StepRow};
 
@@ -101,7 +101,9 @@ pub struct Lineage {
     pub instruction_from: String,
     /// The picture, as the source names it.
     pub image: String,
-    /// Width of the screen that the row is about, in pixels.
+    /// The step whose screen and truth the row is about: for a State Tracker's RL row, the one after.
+    pub screen_step: u32,
+    /// Width of that screen, in pixels.
     pub screen_width_px: Option<u32>,
     /// Its height.
     pub screen_height_px: Option<u32>,
@@ -139,8 +141,12 @@ pub enum Skipped {
     NoScreen,
     /// The state after the last step is not known.
     NoNextState,
-    /// Nothing to be compared with: a touch without point, box or element.
+    /// The action is not in the source: it was read from the instruction's words.
+    ReadTruth,
+    /// Something is missing that a reply would be compared with: a point, a box, a text, a direction.
     NoTruth,
+    /// The executor's output says neither why nor on what the action was done: no state can follow from it.
+    NothingDone,
     /// A text of the step holds an `<image>` mark or tags that would break the row's form.
     Marked,
 }
@@ -154,7 +160,9 @@ impl Skipped {
             Self::NoInstruction => "no low-level instruction (--worded makes one by rule)",
             Self::NoScreen => "neither screenshot nor elements",
             Self::NoNextState => "no state after the last step",
-            Self::NoTruth => "no point, box or element to reward by",
+            Self::ReadTruth => "the action is not in the source, only its words",
+            Self::NoTruth => "nothing to reward by: no point, box, text or direction",
+            Self::NothingDone => "the executor's output does not say what was done",
             Self::Marked => "a text holds <image> or a tag",
         }
     }
@@ -183,6 +191,8 @@ pub struct Exporter {
     pub form: Form,
     /// Steps without a low-level instruction are worded by rule.
     pub worded: bool,
+    /// Screens with elements are shown as text, whether there is a screenshot or not.
+    pub text_screens: bool,
 }
 
 impl Exporter {
@@ -226,7 +236,7 @@ impl Exporter {
         }
         let done: Vec<String> = steps[..at]
             .iter()
-            .filter_map(|step| step.instruction.clone().or_else(|| step_words(step)))
+            .map(|step| step.instruction.clone().unwrap_or_else(|| step_trace(step)))
             .collect();
         Ok(State { text: registry().rule_state(&done)?, from: RULE_STATE })
     }
@@ -241,7 +251,7 @@ impl Exporter {
     /// `(q, m, s) → <think>description, intention</think><answer>instruction</answer>` (appendix B.1).
     fn coordinator(self, place: &Place<'_>) -> Result<Result<Sample, Skipped>, PromptError> {
         let step = place.step();
-        let Some(shown) = shown(step) else { return Ok(Err(Skipped::NoScreen)) };
+        let Some(shown) = self.shown(step) else { return Ok(Err(Skipped::NoScreen)) };
         let (instruction, instruction_from) = self.instruction(step);
         if self.kind == Kind::Sft && instruction.is_none() {
             return Ok(Err(Skipped::NoInstruction));
@@ -269,7 +279,7 @@ impl Exporter {
     fn tracker(self, place: &Place<'_>) -> Result<Result<Sample, Skipped>, PromptError> {
         let (step, next) = (place.step(), place.at + 1);
         let state = &place.states[place.at];
-        let output = self.executor_output(step);
+        let Some(output) = self.executor_output(step) else { return Ok(Err(Skipped::NothingDone)) };
         let values = BTreeMap::from([
             ("task", place.episode.instruction.clone()),
             ("state", state.text.clone()),
@@ -298,13 +308,22 @@ impl Exporter {
             ));
         }
         let Some(acted_on) = place.steps.get(next) else { return Ok(Err(Skipped::NoNextState)) };
-        if shown(acted_on).is_none() {
+        if self.shown(acted_on).is_none() {
             return Ok(Err(Skipped::NoScreen));
         }
         let (instruction, from) = self.instruction(acted_on);
         let lineage = Lineage { instruction_from: from.to_owned(), ..lineage };
         let agent = place.agent(self.role, next, state, output);
         Ok(self.finish(place, next, Parts { prompt, reply: None, agent, instruction, lineage }))
+    }
+
+    /// What a Coordinator sees of a step: its screenshot, else its elements.
+    fn shown(self, step: &StepRow) -> Option<Shown<'_>> {
+        match (&step.screenshot, step.elements.as_slice()) {
+            (Some(_), elements) if elements.is_empty() || !self.text_screens => Some(Shown::Picture),
+            (_, []) => None,
+            (_, elements) => Some(Shown::Elements(elements)),
+        }
     }
 
     fn prompt(
@@ -337,20 +356,31 @@ impl Exporter {
         parts.map(String::as_str).collect::<Vec<_>>().join(separator)
     }
 
-    /// The executor's output on a step as a State Tracker reads it: its thought, and the action done.
-    fn executor_output(self, step: &StepRow) -> String {
-        match self.form {
-            Form::Paper => tagged(&self.thought(step), &action_text(step)),
-            Form::CesCode => tagged(&self.thought(step), released_type(step)),
+    /// The executor's output on a step as a State Tracker reads it: its thought, and the action done. Without a thought
+    /// in the source, what the executor was told stands for it; `None` where neither that nor the action says
+    /// anything.
+    fn executor_output(self, step: &StepRow) -> Option<String> {
+        if self.form == Form::CesCode {
+            return Some(tagged(&self.thought(step), released_type(step)));
         }
+        let thought = self.thought(step);
+        let told = || step.instruction.clone().filter(|i| !i.trim().is_empty()).or_else(|| step_words(step));
+        let thought = if thought.is_empty() { told()? } else { thought };
+        Some(tagged(&thought, &action_text(step)))
     }
 
     /// Puts a row together; `shown` is the step whose screen and truth it is about.
     fn finish(self, place: &Place<'_>, shown: usize, parts: Parts) -> Result<Sample, Skipped> {
         let Parts { prompt, reply, agent, instruction, lineage } = parts;
         let (episode, step, acted_on) = (place.episode, place.step(), &place.steps[shown]);
-        if self.kind == Kind::Rl && !can_be_rewarded(&agent) {
-            return Err(Skipped::NoTruth);
+        if self.kind == Kind::Rl {
+            let read = ["instruction:", "inferred:"].iter().any(|w| acted_on.source_verb.starts_with(w));
+            if read {
+                return Err(Skipped::ReadTruth);
+            }
+            if !can_be_rewarded(&agent, self.shown(acted_on)) {
+                return Err(Skipped::NoTruth);
+            }
         }
         if reply.as_deref().is_some_and(|reply| !well_formed(reply, self.form, self.role)) {
             return Err(Skipped::Marked);
@@ -370,11 +400,15 @@ impl Exporter {
             prompt: prompt.template.clone(),
             prompt_hash: prompt.hash.clone(),
             image: image.clone().unwrap_or_default(),
+            screen_step: acted_on.step,
             screen_width_px: acted_on.screen_width_px,
             screen_height_px: acted_on.screen_height_px,
             ..lineage
         };
-        let agent = AgentPrompt { id: Value::String(lineage.row_id.clone()), ..agent };
+        let mut agent = AgentPrompt { id: Value::String(lineage.row_id.clone()), ..agent };
+        if !matches!(self.shown(acted_on), Some(Shown::Picture)) {
+            agent.screen.image = None;
+        }
         Ok(Sample { prompt, reply, agent, image, instruction, action: action_text(acted_on), lineage })
     }
 }
@@ -417,17 +451,8 @@ impl Place<'_> {
                 elements: step.elements.clone(),
                 image: step.screenshot.clone(),
             },
-            truth: step.truth(),
+            truth: rewarded_truth(step),
         }
-    }
-}
-
-/// What a Coordinator sees of a step: its screenshot, else its elements.
-fn shown(step: &StepRow) -> Option<Shown<'_>> {
-    match (&step.screenshot, step.elements.as_slice()) {
-        (Some(_), _) => Some(Shown::Picture),
-        (None, []) => None,
-        (None, elements) => Some(Shown::Elements(elements)),
     }
 }
 
@@ -441,6 +466,7 @@ pub(crate) fn action_text(step: &StepRow) -> String {
     let place = |[x, y]: [f64; 2]| Position { x: x.round(), y: y.round(), frame: FrameName::Pixels };
     let mut action = Action::new(step.verb().unwrap_or(Verb::Click), "");
     action.point = truth.point.map(place);
+    action.end = step.end.and_then(|p| p.to_pixels(step.screen().size)).map(|p| place([p.x, p.y]));
     action.target.element = truth.element;
     action.text = truth.text;
     action.source_direction = truth.direction;
@@ -463,14 +489,46 @@ fn released_type(step: &StepRow) -> &str {
     }
 }
 
-/// Whether an executor's action could be told right from wrong.
-fn can_be_rewarded(agent: &AgentPrompt) -> bool {
-    let truth = &agent.truth;
-    let touches = ["click", "long_press", "double_click", "right_click", "hover", "drag"];
-    if touches.contains(&truth.action.as_str()) {
-        return truth.point.is_some() || !truth.boxes.is_empty() || truth.element.is_some();
+/// Whether an executor's action could be told right from wrong. An executor that looks at a picture answers with a
+/// point: an element's id alone is nothing to compare that with.
+fn can_be_rewarded(agent: &AgentPrompt, shown: Option<Shown<'_>>) -> bool {
+    let mut truth = agent.truth.clone();
+    if matches!(shown, Some(Shown::Picture)) {
+        truth.element = None;
     }
-    true
+    truth.lacks(agent.screen.size().map(ScreenPixels::from)).is_none()
+}
+
+/// The truth of a step for rewards: an element's own box where the source gives no other, boxes cut at the edges of
+/// the screen, hundredths of pixels.
+fn rewarded_truth(step: &StepRow) -> Truth {
+    let mut truth = step.truth();
+    let size = step.screen().size;
+    if truth.boxes.is_empty()
+        && let Some(b) =
+            truth.element.as_ref().and_then(|id| step.elements.iter().find(|e| e.id == *id)?.bbox)
+    {
+        let corner = |x, y| Position { x, y, frame: b.frame }.to_pixels(size);
+        if let (Some(first), Some(second)) = (corner(b.left, b.top), corner(b.right, b.bottom)) {
+            truth.boxes.push([first.x, first.y, second.x, second.y]);
+        }
+    }
+    let hundredths = |n: f64| (n * 100.0).round() / 100.0;
+    for b in &mut truth.boxes {
+        *b = b.map(hundredths);
+        if let Some(size) = size {
+            let (width, height) = (f64::from(size.width_px), f64::from(size.height_px));
+            *b = [
+                b[0].clamp(0.0, width),
+                b[1].clamp(0.0, height),
+                b[2].clamp(0.0, width),
+                b[3].clamp(0.0, height),
+            ];
+        }
+    }
+    truth.boxes.retain(|b| b[0] < b[2] && b[1] < b[3]);
+    truth.point = truth.point.map(|p| p.map(hundredths));
+    truth
 }
 
 /// Whether a reply's tags are its own: none inside thought or answer, and no image mark anywhere.

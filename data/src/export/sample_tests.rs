@@ -38,7 +38,7 @@ fn told(number: u32, context: &str) -> Step {
 }
 
 fn exporter(kind: Kind, role: AgentRole, form: Form) -> Exporter {
-    Exporter { kind, role, form, worded: false }
+    Exporter { kind, role, form, worded: false, text_screens: false }
 }
 
 fn rows(exporter: Exporter, (episode, steps): &(EpisodeRow, Vec<StepRow>)) -> Vec<Result<Sample, Skipped>> {
@@ -81,6 +81,39 @@ fn a_tracker_learns_the_next_context_and_reads_the_action_done() {
     assert_eq!(last[0].as_ref().expect("a row").reply.as_deref(), Some("Done."));
 }
 
+/// A prompt must hold what its reply tells of.
+#[test]
+fn a_tracker_is_told_what_was_done() {
+    let tracker = exporter(Kind::Sft, AgentRole::StateTracker, Form::Paper);
+    let mut step = told(0, "");
+    (step.thought, step.description) = (None, None);
+    let asked = |step: &Step| {
+        let made = rows(tracker, &episode(Format::Mind2web, None, vec![step.clone(), told(1, "Started.")]));
+        made[0].clone().map(|row| row.prompt.messages[1].content.clone())
+    };
+    assert!(
+        asked(&step).expect("a row").contains("<think>Tap Start.</think>"),
+        "the instruction stands for it"
+    );
+    step.instruction = None;
+    step.action.target.name = Some("Start".to_owned());
+    assert!(asked(&step).expect("a row").contains("<think>Tap \"Start\".</think>"));
+    step.action.target.name = None;
+    step.action.point = None;
+    assert_eq!(asked(&step), Err(Skipped::NothingDone));
+}
+
+#[test]
+fn truths_stay_on_the_screen() {
+    let mut step = told(0, "");
+    let frame = FrameName::Pixels;
+    let at = |left, top, right, bottom| BBox { left, top, right, bottom, frame };
+    step.action.target.boxes = vec![at(-5.0, 10.004, 50.0, 2500.0), at(7.0, 7.0, 7.0, 9.0)];
+    let made = episode(Format::Agentnet, None, vec![step]);
+    let row = rows(exporter(Kind::Rl, AgentRole::Coordinator, Form::Paper), &made);
+    assert_eq!(row[0].as_ref().expect("a row").agent.truth.boxes, [[0.0, 10.0, 50.0, 2000.0]]);
+}
+
 /// Eq. 15 and 16: the state after a step is rewarded on the next screen.
 #[test]
 fn a_trackers_reward_is_on_the_next_screen() {
@@ -119,6 +152,19 @@ fn what_cannot_be_a_row_says_why() {
         reason(coordinator(Kind::Rl), &bare(&|s| s.screen.screenshot = None)),
         Some(Skipped::NoScreen)
     );
+    let pointless = |edit: &dyn Fn(&mut Step)| {
+        bare(&|s| {
+            s.action.point = None;
+            s.action.target.boxes.clear();
+            edit(s);
+        })
+    };
+    let element = pointless(&|s| s.action.target.element = Some("7".to_owned()));
+    assert_eq!(reason(coordinator(Kind::Rl), &element), Some(Skipped::NoTruth), "a picture has no element 7");
+    let textless = pointless(&|s| s.action.verb = Verb::Type);
+    assert_eq!(reason(coordinator(Kind::Rl), &textless), Some(Skipped::NoTruth));
+    let read = bare(&|s| s.action.source_verb = "inferred:Tap".to_owned());
+    assert_eq!(reason(coordinator(Kind::Rl), &read), Some(Skipped::ReadTruth));
     let untargeted = bare(&|s| {
         s.action.point = None;
         s.action.target.boxes.clear();
@@ -143,6 +189,14 @@ fn a_text_screen_is_shown_as_text() {
         text: "Start".to_owned(),
         ..Element::default()
     }];
+    let mut both = step.clone();
+    both.screen.screenshot = Some("0.png".to_owned());
+    let both = episode(Format::Webvoyager, None, vec![both]);
+    let pictured = exporter(Kind::Sft, AgentRole::Coordinator, Form::Paper);
+    let shown =
+        |exporter: Exporter| rows(exporter, &both)[0].as_ref().expect("a row").prompt.template.clone();
+    assert_eq!(shown(pictured), "coordinator@1");
+    assert_eq!(shown(Exporter { text_screens: true, ..pictured }), "coordinator-text@1");
     let made = episode(Format::Droidtask, None, vec![step]);
     for form in [Form::Paper, Form::CesCode] {
         let made = rows(exporter(Kind::Sft, AgentRole::Coordinator, form), &made);

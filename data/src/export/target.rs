@@ -105,6 +105,9 @@ pub struct Pictures {
     pub roots: Vec<Input>,
     /// Rows hold the bytes rather than the path.
     pub held: bool,
+    /// A row whose picture is not there is left out: always where rows hold the bytes, and where other pictures of the
+    /// data set are there.
+    pub required: bool,
 }
 
 /// A row's picture.
@@ -117,19 +120,35 @@ pub struct Picture {
 }
 
 impl Pictures {
-    /// The picture of that name.
-    ///
-    /// # Errors
-    /// The reason why a picture that rows must hold cannot be had.
-    pub fn picture(&self, name: &str) -> Result<Picture, String> {
-        let found = self.roots.iter().find_map(|root| {
+    /// Where the picture of that name lies; `None` when it is under none of the folders.
+    pub fn find(&self, name: &str) -> Option<PathBuf> {
+        self.roots.iter().find_map(|root| {
             let path = root.inside(&root.root, name).ok()?;
             path.is_file().then_some(path)
-        });
-        let Some(path) = found else {
+        })
+    }
+
+    /// The picture of that name, of a screen of `size` pixels where that is known.
+    ///
+    /// # Errors
+    /// The reason why a row cannot have it: it is not there and must be, or is of another size than the screen, so
+    /// that the row's coordinates would not be its.
+    pub fn picture(&self, name: &str, size: Option<[u32; 2]>) -> Result<Picture, String> {
+        let Some(path) = self.find(name) else {
             let missing = || Err(format!("screenshot `{name}` is not under the folders of pictures"));
-            return if self.held { missing() } else { Ok(Picture { path: name.to_owned(), bytes: None }) };
+            return if self.required {
+                missing()
+            } else {
+                Ok(Picture { path: name.to_owned(), bytes: None })
+            };
         };
+        let found = image::image_dimensions(&path).map_err(|e| format!("screenshot `{name}`: {e}"))?;
+        if let Some([width, height]) = size
+            && found != (width, height)
+        {
+            let (w, h) = found;
+            return Err(format!("screenshot `{name}` has {w} × {h} pixels, its screen {width} × {height}"));
+        }
         let bytes = if self.held { Some(std::fs::read(&path).map_err(|e| e.to_string())?) } else { None };
         Ok(Picture { path: path.to_string_lossy().into_owned(), bytes })
     }

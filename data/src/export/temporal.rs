@@ -2,7 +2,6 @@
 //! further two screens are apart, the less they tell of a task's progress.)
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::task_key;
@@ -23,7 +22,7 @@ pub struct TemporalRow {
     pub images: Vec<String>,
     /// The earlier one: `A` or `B`.
     pub answer: String,
-    /// Both screens show the same elements: no screen can tell which came first.
+    /// Both screens look the same, elements or pixels: no screen can tell which came first.
     pub same: bool,
     /// `name@version` of the template.
     pub prompt: String,
@@ -59,7 +58,7 @@ pub fn pair_id(steps: &[StepRow], (earlier, later): (usize, usize)) -> String {
     format!("{}#{}-{}", steps[earlier].episode_id, steps[earlier].step, steps[later].step)
 }
 
-/// The question about a pair; which screen is A is drawn by `seed`.
+/// The question about a pair; which screen is A is drawn by `seed`. `same_picture` compares two screenshots.
 ///
 /// # Errors
 /// A template that cannot be rendered.
@@ -68,6 +67,7 @@ pub fn question(
     steps: &[StepRow],
     pair: (usize, usize),
     seed: u64,
+    same_picture: &dyn Fn(&str, &str) -> bool,
 ) -> Result<TemporalRow, PromptError> {
     let id = pair_id(steps, pair);
     let (earlier, later) = (&steps[pair.0], &steps[pair.1]);
@@ -87,7 +87,10 @@ pub fn question(
         id,
         interval: (pair.1 - pair.0) as u32,
         messages: prompt.messages,
-        same: images.is_empty() && a.elements == b.elements,
+        same: match images.as_slice() {
+            [a, b] => same_picture(a, b),
+            _ => a.elements == b.elements,
+        },
         images,
         answer: if swapped { "B" } else { "A" }.to_owned(),
         prompt: prompt.template,
@@ -107,11 +110,6 @@ impl TemporalRow {
             .split(|c: char| !c.is_alphanumeric())
             .rfind(|word| matches!(*word, "A" | "B" | "a" | "b"))?;
         Some(word.eq_ignore_ascii_case(&self.answer))
-    }
-
-    /// As JSON.
-    pub fn json(&self) -> Value {
-        serde_json::json!(self)
     }
 }
 
@@ -159,20 +157,20 @@ mod tests {
         let (row, steps) = episode(&["first", "second", "c", "d", "first"]);
         let mut letters = std::collections::BTreeSet::new();
         for seed in 0..16 {
-            let asked = question(&row, &steps, (0, 1), seed).expect("renders");
+            let asked = question(&row, &steps, (0, 1), seed, &|_, _| false).expect("renders");
             let text = &asked.messages[0].content;
             let (a, b) = (text.find("first").expect("shown"), text.find("second").expect("shown"));
             assert_eq!(asked.answer == "A", a < b);
             letters.insert(asked.answer);
         }
         assert_eq!(letters.len(), 2, "the order is drawn");
-        assert!(question(&row, &steps, (0, 4), 0).expect("renders").same);
+        assert!(question(&row, &steps, (0, 4), 0, &|_, _| false).expect("renders").same);
     }
 
     #[test]
     fn replies_are_read_or_said_to_be_unreadable() {
         let (row, steps) = episode(&["first", "second"]);
-        let asked = question(&row, &steps, (0, 1), 0).expect("renders");
+        let asked = question(&row, &steps, (0, 1), 0, &|_, _| false).expect("renders");
         let other = if asked.answer == "A" { "B" } else { "A" };
         assert_eq!(asked.judge(&format!("<think>A B</think><answer>{}</answer>", asked.answer)), Some(true));
         assert_eq!(asked.judge(&format!("Screenshot {other}.")), Some(false));

@@ -9,4 +9,4 @@ pub use registry::{
     IMAGE, MARKS, PromptError, PromptMessage, Registry, Rendered, Role, Shown, Template, registry,
 };
 pub use screen_text::screen_text;
-pub use step_words::{STEP_WORDS, noun, step_words};
+pub use step_words::{STEP_WORDS, noun, step_trace, step_words};

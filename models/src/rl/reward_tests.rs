@@ -232,3 +232,28 @@ proptest! {
         }
     }
 }
+
+/// What `export` leaves out must be what the scorer abstains on, and nothing else.
+#[test]
+fn a_truth_lacks_something_where_the_scorer_abstains() {
+    let paper = Profile::named("paper").expect("known");
+    for action in
+        ["click", "drag", "scroll", "type", "open_app", "press", "press_enter", "wait", "teleport", ""]
+    {
+        for bits in 0..32_u32 {
+            let on = |bit: u32| bits & (1 << bit) != 0;
+            let truth = Truth {
+                action: action.to_owned(),
+                point: on(0).then_some([5.0, 5.0]),
+                boxes: if on(1) { vec![[0.0, 0.0, 9.0, 9.0]] } else { Vec::new() },
+                text: on(2).then(|| "a".to_owned()),
+                direction: on(3).then(|| "up".to_owned()),
+                element: on(4).then(|| "1".to_owned()),
+            };
+            for screen in [None, Some(ScreenPixels { width: 10.0, height: 20.0 })] {
+                let abstains = matches!(score_reply(paper, "x", &truth, screen), Outcome::Abstain { .. });
+                assert_eq!(truth.lacks(screen).is_some(), abstains, "{truth:?} {screen:?}");
+            }
+        }
+    }
+}

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
+use tracemill_data::grammar::vocabulary;
 use tracemill_data::prompt::registry;
 use tracemill_models::rl::Profile;
 
@@ -16,7 +17,11 @@ use super::tasks::Task;
 pub struct Frozen {
     /// `name@version` of the scorer's profile.
     pub profile: String,
-    /// Templates with their hashes.
+    /// Name and version of the executor.
+    pub executor: String,
+    /// Version of the table of words that actions are read by.
+    pub vocabulary: u32,
+    /// The roles' templates with their hashes.
     pub prompts: Vec<(String, String)>,
     /// Episodes with the hash of all that was ingested of them.
     pub episodes: Vec<FrozenTask>,
@@ -34,11 +39,16 @@ pub struct FrozenTask {
 
 impl Frozen {
     /// Freezes an evaluation of `tasks`.
-    pub fn of(tasks: &[Task], profile: &Profile) -> Self {
-        let prompts = registry().templates().map(|(n, t)| (format!("{n}@{}", t.version), t.hash())).collect();
+    pub fn of(tasks: &[Task], profile: &Profile, executor: &str) -> Self {
+        let roles = ["coordinator", "executor", "state-tracker", "state", "last-actions"];
+        let used = |name: &str| roles.contains(&name.trim_end_matches("-text"));
+        let prompts = registry().templates().filter(|(name, _)| used(name));
+        let prompts = prompts.map(|(n, t)| (format!("{n}@{}", t.version), t.hash())).collect();
         let frozen = |t: &Task| FrozenTask { episode_id: t.episode_id.clone(), blake3: t.hash.clone() };
         Self {
             profile: format!("{}@{}", profile.name, profile.version),
+            executor: executor.to_owned(),
+            vocabulary: vocabulary().version,
             prompts,
             episodes: tasks.iter().map(frozen).collect(),
         }
@@ -65,6 +75,15 @@ impl Frozen {
     pub fn check(&self, now: &Self) -> Result<()> {
         if self.profile != now.profile {
             bail!("the evaluation was frozen with profile {}, and this is {}", self.profile, now.profile);
+        }
+        if (&self.executor, self.vocabulary) != (&now.executor, now.vocabulary) {
+            bail!(
+                "the evaluation was frozen with executor {} and vocabulary {}, and these are {} and {}",
+                self.executor,
+                self.vocabulary,
+                now.executor,
+                now.vocabulary
+            );
         }
         for (name, hash) in &self.prompts {
             if now.prompts.iter().all(|(n, h)| (n, h) != (name, hash)) {

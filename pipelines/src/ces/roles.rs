@@ -154,8 +154,10 @@ pub fn setups(settings: &CesSection, names: &[String]) -> Result<Vec<Setup>> {
         .collect();
     let names: Vec<&str> = if names.is_empty() { all } else { names.iter().map(String::as_str).collect() };
     let mut clients = Clients { settings, open: BTreeMap::new() };
+    let mut seen = std::collections::BTreeSet::new();
     names
         .into_iter()
+        .filter(|name| seen.insert(*name))
         .map(|name| {
             let (coordinator, tracker) = match name {
                 "baseline" => (Coordinator::Nobody, Tracker::Nobody),

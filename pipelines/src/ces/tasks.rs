@@ -23,8 +23,10 @@ pub struct Task {
     pub instruction: String,
     /// Its steps.
     pub steps: Vec<EvalStep>,
-    /// Hash of everything above, and of all of its steps.
+    /// Hash of everything above, of all of its steps, and of the pictures looked at.
     pub hash: String,
+    /// Gold instructions worded by rule.
+    pub worded: u64,
 }
 
 /// A step with what it should be.
@@ -66,6 +68,8 @@ pub struct LeftOut {
     pub without_screens: u64,
     /// Steps that show nothing: they are not evaluated.
     pub steps_without_screen: u64,
+    /// Gold instructions that the source does not have: they are worded by rule.
+    pub worded: u64,
 }
 
 /// The episodes of a run that have a task and something to see.
@@ -90,6 +94,7 @@ pub fn read_tasks(run: &Run, rewarder: &Rewarder, selection: &Selection) -> Resu
             out.without_screens += 1;
             continue;
         }
+        out.worded += task.worded;
         out.steps_without_screen += (steps.len() - task.steps.len()) as u64;
         tasks.push(task);
     }
@@ -98,6 +103,9 @@ pub fn read_tasks(run: &Run, rewarder: &Rewarder, selection: &Selection) -> Resu
 
 fn task(episode: &EpisodeRow, steps: &[StepRow], rewarder: &Rewarder, pictures: bool) -> Result<Task> {
     let mut evaluated = Vec::new();
+    let mut worded = 0;
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&serde_json::to_vec(&(episode, steps))?);
     for (at, step) in steps.iter().enumerate() {
         let screen = step.screen();
         let shown = screen.screenshot.as_deref().filter(|_| pictures && screen.screenshot_found);
@@ -106,6 +114,10 @@ fn task(episode: &EpisodeRow, steps: &[StepRow], rewarder: &Rewarder, pictures: 
             continue;
         }
         let own = step.instruction.clone().filter(|i| !i.trim().is_empty());
+        worded += u64::from(own.is_none());
+        if let Some(image) = &image {
+            hasher.update(image.blake3().as_bytes());
+        }
         evaluated.push(EvalStep {
             step: step.step,
             app: step.app.clone().unwrap_or_else(|| episode.app.clone()),
@@ -116,12 +128,12 @@ fn task(episode: &EpisodeRow, steps: &[StepRow], rewarder: &Rewarder, pictures: 
             instruction: own.or_else(|| step_words(step)),
         });
     }
-    let content = serde_json::to_vec(&(episode, steps))?;
     Ok(Task {
         episode_id: episode.episode_id.clone(),
         key: task_key(&episode.instruction, &episode.episode_id),
         instruction: episode.instruction.clone(),
         steps: evaluated,
-        hash: blake3::hash(&content).to_hex().to_string(),
+        hash: hasher.finalize().to_hex().to_string(),
+        worded,
     })
 }

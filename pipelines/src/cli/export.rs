@@ -30,6 +30,9 @@ pub struct TemporalExportArgs {
     /// Seed of the draw, and of which screen is A.
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub seed: u64,
+    /// Folder that screenshots are named below [default: where the traces were read from].
+    #[arg(long, value_name = "DIR")]
+    pub image_root: Option<PathBuf>,
     /// Folder to write [default: R/datasets/temporal].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -69,6 +72,9 @@ pub struct ExportArgs {
     /// Word steps by rule where the source has no low-level instruction.
     #[arg(long)]
     pub worded: bool,
+    /// Show screens with elements as text, whether there is a screenshot or not.
+    #[arg(long)]
+    pub text_screens: bool,
     /// `path` or `bytes` [default: bytes for verl, trl and openai].
     #[arg(long, value_name = "FORM")]
     pub images: Option<String>,

@@ -195,7 +195,8 @@ mod tests {
     use proptest::prelude::*;
     use tracemill_data::action::FrameName;
     use tracemill_data::grammar::{parse_action, strict_answer};
-    use tracemill_data::trace::Screen;
+    use tracemill_data::prompt::step_words;
+    use tracemill_data::trace::{Episode, Format, Platform, Screen, Step};
 
     use super::*;
 
@@ -279,6 +280,48 @@ mod tests {
         let names = screen(&[("input", "Last name", &[]), ("input", "Last name", &[])]);
         assert_eq!(answer("Tap Last name", &names).1, ["0", "1"]);
         assert_eq!(answer("Tap the last 'Delete'", &twins), ("click(element='2')".to_owned(), vec![]));
+    }
+
+    /// Gold instructions of sources without any are worded by rule: the executor must understand them.
+    #[test]
+    fn steps_worded_by_rule_are_carried_out() {
+        let mut steps = Vec::new();
+        for verb in Verb::ALL {
+            let mut action = Action::new(verb, "");
+            action.text = match verb {
+                Verb::Press => Some("enter".to_owned()),
+                Verb::Type | Verb::OpenApp | Verb::Select | Verb::Navigate => Some("Clock".to_owned()),
+                _ => None,
+            };
+            action.direction = Some(Direction::Down);
+            action.target.element = Some("7".to_owned());
+            let mut step = Step::new(steps.len() as u32, "", action);
+            step.screen = settings();
+            steps.push(step);
+        }
+        let episode = Episode {
+            episode_id: "e".to_owned(),
+            format: Format::Droidtask,
+            source: String::new(),
+            source_key: String::new(),
+            platform: Platform::Mobile,
+            instruction: "Do it".to_owned(),
+            apps: Vec::new(),
+            domain: None,
+            outcome: tracemill_data::trace::Outcome::Unknown,
+            split: None,
+            extra: None,
+            steps,
+        };
+        // What one atomic instruction on a list of elements cannot say, or this executor cannot do.
+        let beyond = [Verb::Drag, Verb::SwitchWindow, Verb::Navigate, Verb::Select, Verb::Copy, Verb::Paste];
+        for step in episode.into_rows().1 {
+            let verb = step.verb().expect("a verb");
+            let words = step_words(&step).expect("words");
+            let done = parse_action(&answer(&words, &settings()).0, FrameName::Pixels).expect("an action");
+            let impossible = verb == Verb::Impossible;
+            assert_eq!(done.action.verb == verb || impossible, !beyond.contains(&verb), "{words} {done:?}");
+        }
     }
 
     proptest! {

@@ -46,8 +46,15 @@ pub fn checks(paths: &[std::path::PathBuf], run: Option<&Path>, images: Option<&
         sets[i + 1..].iter().for_each(|second| checks.extend(between(first, second)));
     }
     if let Some(run) = run {
-        let mined = mined_tasks(&Run::existing(run)?)?;
-        checks.extend(sets.iter().map(|set| against_mined(set, &mined)));
+        match mined_tasks(&Run::existing(run)?)? {
+            Some(mined) => checks.extend(sets.iter().map(|set| against_mined(set, &mined))),
+            None => checks.push(Check::new(
+                "leaks: mined traces",
+                Verdict::Note,
+                "nothing has been mined in this run",
+                "compare with the run whose units and skills are used (tracemill label makes units)",
+            )),
+        }
     }
     Ok(checks)
 }
@@ -170,27 +177,24 @@ fn between(first: &Dataset, second: &Dataset) -> Vec<Check> {
         .collect()
 }
 
-/// Tasks whose traces the run's units, skills and memory were mined from.
-fn mined_tasks(run: &Run) -> Result<BTreeMap<String, u64>> {
+/// Tasks whose traces the run's units, skills and memory were mined from; `None` where nothing was.
+fn mined_tasks(run: &Run) -> Result<Option<BTreeMap<String, u64>>> {
     run.require("traces/episodes.parquet", "ingest")?;
-    let mined: Option<BTreeSet<String>> = if run.path("units/units.parquet").exists() {
-        let mut episodes = BTreeSet::new();
-        for batch in read_batches::<Unit>(&run.path("units/units.parquet"))? {
-            episodes.extend(batch?.into_iter().map(|u| u.episode_id));
-        }
-        Some(episodes)
-    } else {
-        None
-    };
+    let units = run.path("units/units.parquet");
+    if !units.exists() {
+        return Ok(None);
+    }
+    let mut mined = BTreeSet::new();
+    for batch in read_batches::<Unit>(&units)? {
+        mined.extend(batch?.into_iter().map(|u| u.episode_id));
+    }
     let mut tasks = BTreeMap::new();
     for batch in read_batches::<EpisodeRow>(&run.path("traces/episodes.parquet"))? {
-        for episode in batch? {
-            if mined.as_ref().is_some_and(|m| m.contains(&episode.episode_id)) {
-                *tasks.entry(task_key(&episode.instruction, &episode.episode_id)).or_default() += 1;
-            }
+        for episode in batch?.into_iter().filter(|e| mined.contains(&e.episode_id)) {
+            *tasks.entry(task_key(&episode.instruction, &episode.episode_id)).or_default() += 1;
         }
     }
-    Ok(tasks)
+    Ok(Some(tasks))
 }
 
 fn against_mined(set: &Dataset, mined: &BTreeMap<String, u64>) -> Check {

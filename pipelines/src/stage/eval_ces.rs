@@ -57,13 +57,25 @@ pub fn run(settings: &Settings, args: &CesEvalArgs) -> Result<()> {
     let setups = setups(&settings.ces, &args.setup)?;
     let frozen = args.frozen.as_deref().map(Frozen::read).transpose()?;
     let dataset = args.dataset.as_deref().map(Trained::read).transpose()?;
-    let only = frozen.as_ref().map(Frozen::ids).or_else(|| dataset.as_ref().and_then(Trained::test_episodes));
-    let selection = Selection { only, limit: args.limit, pictures: args.images.is_some() };
+    if let Some(dataset) = dataset.as_ref().filter(|d| d.test.is_empty()) {
+        bail!(
+            "--dataset has no test split ({} training applications): export it with --test-share, or name the episodes \
+             with --frozen",
+            dataset.apps.len()
+        );
+    }
+    let only = frozen.as_ref().map(Frozen::ids).or_else(|| dataset.as_ref().map(|d| d.test.clone()));
+    // The built-in executor reads elements only: a screen that is a picture is nothing to it.
+    let pictures = args.images.is_some() && section.executor != "lexical";
+    let selection = Selection { only, limit: args.limit, pictures };
     let (tasks, left_out) = read_tasks(&run, &rewarder, &selection)?;
     if tasks.is_empty() {
-        bail!("no episode to evaluate: they need a task, and screens with elements (or --images DIR)");
+        bail!(
+            "no episode to evaluate: they need a task, and screens with elements, or --images DIR and an executor that \
+             looks (reward.executor = \"endpoint\")"
+        );
     }
-    let now = Frozen::of(&tasks, profile);
+    let now = Frozen::of(&tasks, profile, &rewarder.executor_name());
     if let Some(frozen) = &frozen {
         frozen.check(&now)?;
     }
@@ -121,11 +133,6 @@ impl Trained {
             test: of("test").map(|r| r.episode_id.clone()).collect(),
         })
     }
-
-    /// The test split's episodes, where the data set has one.
-    fn test_episodes(&self) -> Option<BTreeSet<String>> {
-        (!self.test.is_empty()).then(|| self.test.clone())
-    }
 }
 
 fn write_rows(path: &Path, rows: &[StepResult]) -> Result<()> {
@@ -168,7 +175,7 @@ fn measure(setup: &str, tasks: &[Task], results: &[StepResult], args: &CesEvalAr
 }
 
 fn print(measured: &[Measured], left_out: &LeftOut, apps_known: bool) {
-    let mut rows = Table::new(&["setup", "tasks", "steps", "Type %", "GR %", "SR %", "whole episodes"]);
+    let mut rows = Table::new(&["setup", "tasks", "steps", "Type %", "GR %", "SR %", "episodes all right"]);
     for Measured { setup, metrics, whole, .. } in measured {
         rows.row(&[
             setup,
@@ -183,11 +190,11 @@ fn print(measured: &[Measured], left_out: &LeftOut, apps_known: bool) {
     table::print(&rows.to_string());
     print_failures(measured, apps_known);
     print_groups(measured);
-    let LeftOut { without_task, without_screens, steps_without_screen } = left_out;
+    let LeftOut { without_task, without_screens, steps_without_screen, worded } = left_out;
     let not_scored: u64 = measured.iter().map(|m| m.not_scored).max().unwrap_or(0);
     table::print(&format!(
         "\nLeft out: {without_task} episodes without a task, {without_screens} without screens, \
-         {steps_without_screen} steps without a screen; at most {not_scored} steps of a setup have no score."
+         {steps_without_screen} steps without a screen; at most {not_scored} steps of a setup have no score. {worded} gold instructions are worded by rule."
     ));
 }
 

@@ -88,7 +88,7 @@ impl Lineage<'_> {
             )
         };
         let step = self.rows("traces/steps.parquet", "ingest", |s: &StepRow| {
-            s.episode_id == row.episode_id && s.step == row.step
+            s.episode_id == row.episode_id && (s.step == row.step || s.step == row.screen_step)
         })?;
         let shown = |(folder, row): &(&PathBuf, Origin)| {
             format!("{} › row {} ({})", folder.join(&row.file).display(), row.row + 1, row.split)
@@ -103,7 +103,8 @@ impl Lineage<'_> {
             "picture": row.image,
             "episode": row.episode_id,
             "source": format!("{} › {}", row.source, row.source_key),
-            "step": step.iter().map(source_step).collect::<Vec<_>>(),
+            "step": step.iter().filter(|s| s.step == row.step).map(source_step).collect::<Vec<_>>(),
+            "rewarded on": step.iter().filter(|s| row.screen_step != row.step && s.step == row.screen_step).map(source_step).collect::<Vec<_>>(),
         }))
     }
 

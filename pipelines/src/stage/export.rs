@@ -46,7 +46,9 @@ struct Plan {
 pub fn run(args: &ExportArgs, kind: Kind) -> Result<()> {
     let run = Run::existing(&args.run)?;
     run.require("traces/steps.parquet", "ingest")?;
-    let plan = Plan::of(args, kind, &run)?;
+    let mut plan = Plan::of(args, kind, &run)?;
+    plan.pictures.required |= any_picture(&run, &plan.pictures)?;
+    let plan = plan;
     let name = format!("{}-{}-{}", kind.name(), plan.exporter.role.name(), plan.target.name());
     let out = args.out.clone().unwrap_or_else(|| run.path("datasets").join(&name));
     let folder = Folder::begin(&out, "export")?;
@@ -116,11 +118,11 @@ impl Plan {
             None => traced_roots(run)?,
         };
         Ok(Self {
-            exporter: Exporter { kind, role, form, worded: args.worded },
+            exporter: Exporter { kind, role, form, worded: args.worded, text_screens: args.text_screens },
             target,
             splitter: Splitter { seed: args.seed, test_share, keep_source: !args.ignore_splits },
             sample: if args.all { None } else { args.sample },
-            pictures: Pictures { roots, held },
+            pictures: Pictures { roots, held, required: held },
         })
     }
 
@@ -128,14 +130,14 @@ impl Plan {
         let Self { exporter, target, splitter, sample, pictures } = self;
         json!({
             "kind": exporter.kind, "role": exporter.role, "profile": exporter.form, "target": target,
-            "worded": exporter.worded, "test_share": splitter.test_share, "keep_source_splits": splitter.keep_source,
+            "worded": exporter.worded, "text_screens": exporter.text_screens, "test_share": splitter.test_share, "keep_source_splits": splitter.keep_source,
             "sample": sample, "images": if pictures.held { "bytes" } else { "path" }, "image_root": args.image_root,
         })
     }
 }
 
 /// The folders that the run's traces were read from, where they are still there.
-fn traced_roots(run: &Run) -> Result<Vec<Input>> {
+pub(super) fn traced_roots(run: &Run) -> Result<Vec<Input>> {
     let manifest = read_manifest(&run.path("traces/manifest.json"))?;
     let inputs = manifest.as_ref().and_then(|m| m.settings["inputs"].as_array().cloned()).unwrap_or_default();
     let path = |input: &Value| {
@@ -143,6 +145,17 @@ fn traced_roots(run: &Run) -> Result<Vec<Input>> {
         [run.path(input["path"].as_str()?), path].into_iter().find(|p| p.exists())
     };
     Ok(inputs.iter().filter_map(path).filter_map(|p| Input::new(&p).ok()).collect())
+}
+
+/// Whether any of the run's screenshots is there: then one that is not is missing, and not elsewhere.
+pub(super) fn any_picture(run: &Run, pictures: &Pictures) -> Result<bool> {
+    for episode in read_episodes(&run.path("traces"))? {
+        let (_, steps) = episode?;
+        if steps.iter().filter_map(|s| s.screenshot.as_deref()).any(|name| pictures.find(name).is_some()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The first pass: which tasks are test tasks, and which rows are drawn.
@@ -226,7 +239,10 @@ impl Plan {
 
 fn row_ids(plan: &Plan, episode: &EpisodeRow, steps: &[StepRow]) -> Result<Vec<String>> {
     let rows = plan.exporter.episode(episode, steps)?;
-    Ok(rows.into_iter().flatten().map(|sample| sample.lineage.row_id).collect())
+    let has_picture = |sample: &Sample| {
+        pictures_of(sample).all(|name| !plan.pictures.required || plan.pictures.find(name).is_some())
+    };
+    Ok(rows.into_iter().flatten().filter(has_picture).map(|sample| sample.lineage.row_id).collect())
 }
 
 /// Calls `visit` with the episodes of a run, some at a time.
@@ -287,11 +303,26 @@ fn episode_rows(plan: &Plan, drawn: &Drawn, episode: &EpisodeRow, steps: &[StepR
     Ok(made.collect())
 }
 
+/// Screenshots that a row needs: the one it shows, and the one it is rewarded on.
+fn pictures_of(sample: &Sample) -> impl Iterator<Item = &str> {
+    let rewarded = sample.agent.screen.image.as_deref().filter(|_| sample.reply.is_none());
+    sample.image.as_deref().into_iter().chain(rewarded)
+}
+
 fn with_picture(plan: &Plan, sample: Sample, split: Split) -> Made {
-    let picture = match sample.image.as_deref().map(|name| plan.pictures.picture(name)).transpose() {
+    let Lineage { screen_width_px, screen_height_px, .. } = sample.lineage;
+    let size = screen_width_px.zip(screen_height_px).map(|(w, h)| [w, h]);
+    let picture = match sample.image.as_deref().map(|name| plan.pictures.picture(name, size)).transpose() {
         Ok(picture) => picture,
         Err(reason) => return Made::NoPicture(reason),
     };
+    if plan.pictures.required
+        && let Some(missing) = pictures_of(&sample).find(|name| plan.pictures.find(name).is_none())
+    {
+        return Made::NoPicture(format!(
+            "screenshot `{missing}`, which the row is rewarded on, is not there"
+        ));
+    }
     Made::Row(Box::new(Written { sample, picture, index: 0, split }))
 }
 
@@ -380,9 +411,12 @@ impl Tally {
             self.skipped.iter().map(|(why, n)| format!("{n} steps: {why}")).collect();
         if let Some(first) = &self.first_missing {
             reasons.push(format!(
-                "{} rows without picture: {first} (--image-root, or --images path)",
+                "{} rows without picture: {first} (--image-root DIR says where they are)",
                 self.no_picture
             ));
+        }
+        if self.not_drawn > 0 {
+            reasons.push(format!("{} rows were not drawn", self.not_drawn));
         }
         if reasons.is_empty() { "the run has no steps".to_owned() } else { reasons.join("; ") }
     }
@@ -421,7 +455,7 @@ fn summary(out: &Path, splits: &[(Split, u64)], tally: &Tally) {
     }
     if let Some(first) = &tally.first_missing {
         notes.push_str(&format!(
-            "{} rows left out: {first} (--image-root DIR, or --images path)\n",
+            "{} rows left out: {first} (--image-root DIR says where they are)\n",
             tally.no_picture
         ));
     }

@@ -7,12 +7,13 @@ use std::io::{BufRead, BufReader, BufWriter, Write};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use tracemill_data::adapters::Input;
-use tracemill_data::export::{Choice, TemporalRow, pair_id, pairs, question};
+use tracemill_data::export::{Choice, Pictures, TemporalRow, pair_id, pairs, question};
 use tracemill_data::prompt::Rendered;
-use tracemill_data::trace::read_episodes;
+use tracemill_data::trace::{StepRow, read_episodes};
 use tracemill_models::metrics::{ActionMetrics, StepScore, action_metrics};
 
 use super::eval_actions::percent;
+use super::export::{any_picture, traced_roots};
 use crate::chat::{BlockingClient, Image, Outcome};
 use crate::cli::{TemporalEvalArgs, TemporalExportArgs};
 use crate::executor::request_of;
@@ -40,20 +41,41 @@ pub fn export(args: &TemporalExportArgs) -> Result<()> {
     let folder = Folder::begin(&out, "export temporal")?;
     let mut drawn: BTreeMap<usize, Choice> =
         args.interval.iter().map(|&k| (k, Choice::new(Some(args.pairs), args.seed))).collect();
+    let roots = match &args.image_root {
+        Some(root) => vec![Input::new(root).with_context(|| format!("--image-root {}", root.display()))?],
+        None => traced_roots(&run)?,
+    };
+    let mut pictures = Pictures { roots, held: false, required: false };
+    pictures.required = any_picture(&run, &pictures)?;
+    let mut left_out = LeftOut::default();
     for episode in read_episodes(&run.path("traces"))? {
-        let (_, steps) = episode?;
+        let (episode, steps) = episode?;
+        if episode.instruction.trim().is_empty() {
+            left_out.episodes_without_task += 1;
+            continue;
+        }
         for (&interval, choice) in &mut drawn {
-            pairs(&steps, interval).into_iter().for_each(|pair| choice.see(&pair_id(&steps, pair)));
+            for pair in pairs(&steps, interval) {
+                if is_there(&pictures, &steps, pair) {
+                    choice.see(&pair_id(&steps, pair));
+                } else {
+                    left_out.pairs_without_picture += 1;
+                }
+            }
         }
     }
     let mut file = BufWriter::new(File::create(folder.dir().join("test.jsonl"))?);
     let mut counts: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
+    let same = |a: &str, b: &str| same_bytes(&pictures, a, b);
     for episode in read_episodes(&run.path("traces"))? {
         let (episode, steps) = episode?;
+        if episode.instruction.trim().is_empty() {
+            continue;
+        }
         for (&interval, choice) in &drawn {
-            for pair in pairs(&steps, interval) {
+            for pair in pairs(&steps, interval).into_iter().filter(|p| is_there(&pictures, &steps, *p)) {
                 if choice.holds(&pair_id(&steps, pair)) {
-                    let row = question(&episode, &steps, pair, args.seed)?;
+                    let row = question(&episode, &steps, pair, args.seed, &same)?;
                     let count = counts.entry(interval).or_default();
                     *count = (count.0 + 1, count.1 + u64::from(row.same));
                     serde_json::to_writer(&mut file, &row)?;
@@ -65,7 +87,7 @@ pub fn export(args: &TemporalExportArgs) -> Result<()> {
     file.flush()?;
     drop(file);
     if counts.is_empty() {
-        bail!("no two screens of an episode are {:?} steps apart", args.interval);
+        bail!("no two screens of an episode with a task are {:?} steps apart ({left_out})", args.interval);
     }
     let mut table = Table::new(&["interval", "pairs", "of the same look"]);
     for (interval, (pairs, same)) in &counts {
@@ -76,8 +98,37 @@ pub fn export(args: &TemporalExportArgs) -> Result<()> {
         [("pairs".to_owned(), json!(counts.iter().map(|(k, c)| (k, c.0)).collect::<BTreeMap<_, _>>()))];
     let inputs = ["traces/episodes.parquet", "traces/steps.parquet"].map(|p| (run.path(p), p.to_owned()));
     folder.publish(settings, args.seed, &inputs, figures.into())?;
-    table::print(&format!("{table}\nWritten to {}", out.display()));
+    table::print(&format!("{table}\n{left_out}\nWritten to {}", out.display()));
     Ok(())
+}
+
+/// What cannot be asked about.
+#[derive(Default)]
+struct LeftOut {
+    episodes_without_task: u64,
+    pairs_without_picture: u64,
+}
+
+impl std::fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { episodes_without_task, pairs_without_picture } = self;
+        write!(
+            f,
+            "Left out: {episodes_without_task} episodes without a task, {pairs_without_picture} pairs without their pictures"
+        )
+    }
+}
+
+/// Whether both screenshots of a pair are there, where any of the run's is.
+fn is_there(pictures: &Pictures, steps: &[StepRow], (a, b): (usize, usize)) -> bool {
+    let there = |step: &StepRow| step.screenshot.as_deref().is_none_or(|name| pictures.find(name).is_some());
+    !pictures.required || (there(&steps[a]) && there(&steps[b]))
+}
+
+/// Whether two screenshots are the same file's bytes; not known where they are not there.
+fn same_bytes(pictures: &Pictures, a: &str, b: &str) -> bool {
+    let read = |name: &str| pictures.find(name).and_then(|path| std::fs::read(path).ok());
+    read(a).is_some_and(|bytes| Some(bytes) == read(b))
 }
 
 /// Asks an endpoint, and counts by interval.

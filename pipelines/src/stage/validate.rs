@@ -10,6 +10,7 @@ use tokenizers::Tokenizer;
 use tracemill_data::check::{Budget, Checked, Finding, Options, Severity, check};
 
 use crate::cli::ValidateArgs;
+use crate::manifest::{hash_file, read};
 use crate::run::Replacing;
 use crate::table::{self, Table, grouped};
 
@@ -30,7 +31,8 @@ pub fn run(args: &ValidateArgs) -> Result<()> {
         (None, _) => None,
     };
     let images: Vec<PathBuf> = args.images.iter().cloned().collect();
-    let checked = check(&args.input, &Options { images, decode: true, budget, ..Options::default() })?;
+    let mut checked = check(&args.input, &Options { images, decode: true, budget, ..Options::default() })?;
+    checked.findings.extend(changed_files(&args.input)?);
     if let Some(out) = &args.out {
         write_findings(out, &checked.findings).with_context(|| format!("--out {}", out.display()))?;
     }
@@ -44,6 +46,27 @@ pub fn run(args: &ValidateArgs) -> Result<()> {
         0 => Ok(()),
         n => bail!("{n} errors in {}", args.input.display()),
     }
+}
+
+/// Files that are not what their manifest says: changed after they were exported.
+fn changed_files(folder: &Path) -> Result<Vec<Finding>> {
+    let Some(manifest) = read(&folder.join("manifest.json")).ok().flatten() else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for output in manifest.outputs {
+        let path = folder.join(&output.path);
+        if path.is_file() && hash_file(&path, output.path.clone())?.blake3 != output.blake3 {
+            found.push(Finding {
+                rule: "changed-file",
+                severity: Severity::Warning,
+                file: output.path,
+                row: None,
+                id: None,
+                found: "not the bytes that were exported".to_owned(),
+                remedy: "export again, or say where it was changed",
+            });
+        }
+    }
+    Ok(found)
 }
 
 /// Findings that are errors.
