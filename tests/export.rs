@@ -239,7 +239,7 @@ const SFT_DEFECTS: &[Plant] = &[
         });
     }),
     ("answer-form", |d| {
-        change(&d.join("train.jsonl"), 2, |r| r["messages"][2]["content"] = json!("Tap it."))
+        change(&d.join("train.jsonl"), 2, |r| r["messages"][2]["content"] = json!("Tap it."));
     }),
 ];
 
@@ -275,7 +275,7 @@ const RL_DEFECTS: &[Plant] = &[
     ("unknown-action", |d| change(&d.join("train.jsonl"), 2, |r| r["truth"]["action"] = json!("kick"))),
     ("unknown-direction", |d| {
         change(&d.join("train.jsonl"), 2, |r| {
-            r["truth"] = json!({"action": "scroll", "direction": "sideways"})
+            r["truth"] = json!({"action": "scroll", "direction": "sideways"});
         });
     }),
     ("outside-box", |d| {

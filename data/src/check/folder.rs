@@ -39,7 +39,7 @@ pub struct Options<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// The path cannot be read.
-    #[error("{path}: {source}")]
+    #[error("{path}")]
     Io {
         /// The path.
         path: PathBuf,

@@ -81,7 +81,7 @@ pub enum ExportError {
     #[error(transparent)]
     Table(#[from] TableError),
     /// A file.
-    #[error("{path}: {source}")]
+    #[error("{path}")]
     Io {
         /// The file.
         path: PathBuf,
@@ -89,7 +89,7 @@ pub enum ExportError {
         source: std::io::Error,
     },
     /// A row that has no JSON form.
-    #[error("{path}: {source}")]
+    #[error("{path}")]
     Json {
         /// The file.
         path: PathBuf,
