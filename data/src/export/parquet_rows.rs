@@ -84,7 +84,7 @@ fn schema(mut fields: Vec<FieldRef>, without: &[&str]) -> Schema {
     let bytes = Field::new("bytes", DataType::Binary, true);
     let picture = DataType::Struct(vec![bytes, Field::new("path", DataType::Utf8, true)].into());
     let pictures = DataType::List(Arc::new(Field::new("item", picture, true)));
-    for field in fields.iter_mut().filter(|f| f.name() == "images") {
+    for field in fields.iter_mut().filter(|f| holds_bytes(f)) {
         *field = Arc::new(Field::new("images", pictures.clone(), true));
     }
     let features: Option<Map<String, Value>> =
@@ -92,6 +92,12 @@ fn schema(mut fields: Vec<FieldRef>, without: &[&str]) -> Schema {
     let info = features.map(|f| json!({ "info": { "features": f } }).to_string());
     let metadata: HashMap<_, _> = info.map(|info| ("huggingface".to_owned(), info)).into_iter().collect();
     Schema::new_with_metadata(fields, metadata)
+}
+
+/// Whether a column is of pictures with their bytes, as [`ImageCell`] holds them.
+fn holds_bytes(field: &Field) -> bool {
+    let DataType::List(item) = field.data_type() else { return false };
+    matches!(item.data_type(), DataType::Struct(fields) if fields.iter().any(|f| f.name() == "bytes"))
 }
 
 /// A column as `datasets` describes it.
@@ -103,7 +109,7 @@ fn feature(field: &Field) -> Option<Value> {
         DataType::LargeUtf8 => value("large_string"),
         DataType::Int64 => value("int64"),
         DataType::Float64 => value("float64"),
-        DataType::List(_) if field.name() == "images" => Some(json!([{ "_type": "Image" }])),
+        DataType::List(_) if holds_bytes(field) => Some(json!([{ "_type": "Image" }])),
         DataType::List(item) => Some(json!([feature(item)?])),
         DataType::Struct(fields) => {
             let features = fields.iter().map(|f| Some((f.name().clone(), feature(f)?)));

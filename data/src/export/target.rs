@@ -214,13 +214,15 @@ pub trait TableSink: Send {
 }
 
 impl TargetFile {
-    /// Begins the file of `split` below `folder`; `pictured` when its rows have pictures.
+    /// Begins the file of `split` below `folder`; `pictured` when its rows have pictures, `held` when they hold the
+    /// bytes.
     pub fn create(
         target: Target,
         kind: Kind,
         folder: &Path,
         split: Split,
         pictured: bool,
+        held: bool,
     ) -> Result<Self, ExportError> {
         let path = folder.join(target.file(split));
         if let Some(parent) = path.parent() {
@@ -232,7 +234,7 @@ impl TargetFile {
             Target::MsSwift => ms_swift::row,
             Target::Openai => openai::row,
             Target::Tracemill => pool::row,
-            Target::Verl => return Ok(Self::Table(verl::create(kind, &path, pictured)?)),
+            Target::Verl => return Ok(Self::Table(verl::create(kind, &path, pictured, held)?)),
             Target::Trl => return Ok(Self::Table(trl::create(kind, &path, pictured)?)),
         };
         let file = File::create(&path).map_err(|source| ExportError::Io { path: path.clone(), source })?;

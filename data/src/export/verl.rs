@@ -3,21 +3,58 @@
 use std::path::Path;
 
 use minijinja::{Environment, context};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::parquet_rows::{ImageCell, MessageCell, Sink, images};
-use super::target::{TableSink, Written};
+use super::parquet_rows::{Bytes, ImageCell, MessageCell, Sink};
+use super::target::{Picture, TableSink, Written};
 use super::{Kind, Split, Target};
 use crate::artifact::AgentRole;
 use crate::parquet_io::TableError;
 
+/// A picture as one of verl's readers takes it.
+trait Cell: Serialize + DeserializeOwned + Send + 'static {
+    fn of(picture: &Picture) -> Self;
+}
+
+/// The file's bytes.
+impl Cell for ImageCell {
+    fn of(picture: &Picture) -> Self {
+        Self { bytes: picture.bytes.clone().map(Bytes), path: Some(picture.path.clone()) }
+    }
+}
+
+/// The path, for `RLHFDataset`.
+impl Cell for String {
+    fn of(picture: &Picture) -> Self {
+        picture.path.clone()
+    }
+}
+
+/// The path, for the SFT data set, which takes no bare text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct PathCell {
+    image: String,
+}
+
+impl Cell for PathCell {
+    fn of(picture: &Picture) -> Self {
+        Self { image: picture.path.clone() }
+    }
+}
+
+fn images<C: Cell>(row: &Written) -> Vec<C> {
+    row.picture.iter().map(C::of).collect()
+}
+
 /// A row that `RLHFDataset` reads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct RlRow {
+#[serde(bound = "C: Cell")]
+struct RlRow<C> {
     /// `planner` or `tracker`, as in CES's own rows; verl reports metrics by it.
     data_source: String,
     prompt: Vec<MessageCell>,
-    images: Vec<ImageCell>,
+    images: Vec<C>,
     ability: String,
     reward_model: RewardModel,
     extra_info: ExtraInfo,
@@ -52,14 +89,14 @@ struct ExtraInfo {
     executor_prompt_hash: Option<String>,
 }
 
-impl From<&Written> for RlRow {
+impl<C: Cell> From<&Written> for RlRow<C> {
     fn from(row: &Written) -> Self {
         let sample = &row.sample;
         let source = if sample.agent.role == AgentRole::Coordinator { "planner" } else { "tracker" };
         Self {
             data_source: source.to_owned(),
             prompt: sample.prompt.messages.iter().map(MessageCell::of).collect(),
-            images: images(row.picture.as_ref()),
+            images: images(row),
             ability: "gui".to_owned(),
             reward_model: RewardModel {
                 style: "rule".to_owned(),
@@ -98,29 +135,38 @@ impl ExtraInfo {
 
 /// A row that the multi-turn SFT data set reads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct SftRow {
+#[serde(bound = "C: Cell")]
+struct SftRow<C> {
     messages: Vec<MessageCell>,
-    images: Vec<ImageCell>,
+    images: Vec<C>,
     id: String,
     prompt_hash: String,
 }
 
-impl From<&Written> for SftRow {
+impl<C: Cell> From<&Written> for SftRow<C> {
     fn from(row: &Written) -> Self {
         Self {
             messages: row.sample.messages().iter().map(MessageCell::of).collect(),
-            images: images(row.picture.as_ref()),
+            images: images(row),
             id: row.sample.lineage.row_id.clone(),
             prompt_hash: row.sample.prompt.hash.clone(),
         }
     }
 }
 
-pub(super) fn create(kind: Kind, path: &Path, pictured: bool) -> Result<Box<dyn TableSink>, TableError> {
+/// The file of a split; `held` when rows hold their pictures' bytes.
+pub(super) fn create(
+    kind: Kind,
+    path: &Path,
+    pictured: bool,
+    held: bool,
+) -> Result<Box<dyn TableSink>, TableError> {
     let without: &[&str] = if pictured { &[] } else { &["images"] };
-    match kind {
-        Kind::Sft => Sink::<SftRow>::create(path, without),
-        Kind::Rl => Sink::<RlRow>::create(path, without),
+    match (kind, held) {
+        (Kind::Sft, true) => Sink::<SftRow<ImageCell>>::create(path, without),
+        (Kind::Sft, false) => Sink::<SftRow<PathCell>>::create(path, without),
+        (Kind::Rl, true) => Sink::<RlRow<ImageCell>>::create(path, without),
+        (Kind::Rl, false) => Sink::<RlRow<String>>::create(path, without),
     }
 }
 

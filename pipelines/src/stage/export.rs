@@ -339,7 +339,17 @@ impl Writer<'_> {
     fn write(&mut self, split: Split, mut rows: Vec<Written>, pictured: bool) -> Result<()> {
         if let std::collections::btree_map::Entry::Vacant(free) = self.files.entry(split) {
             let kind = self.plan.exporter.kind;
-            free.insert((TargetFile::create(self.plan.target, kind, self.folder, split, pictured)?, 0));
+            free.insert((
+                TargetFile::create(
+                    self.plan.target,
+                    kind,
+                    self.folder,
+                    split,
+                    pictured,
+                    self.plan.pictures.held,
+                )?,
+                0,
+            ));
         }
         let (file, count) = self.files.get_mut(&split).context("the file was just created")?;
         for row in &mut rows {
