@@ -71,9 +71,10 @@ impl MessageCell {
     }
 }
 
-pub(super) fn images(picture: Option<&Picture>) -> Vec<ImageCell> {
-    let cell = |p: &Picture| ImageCell { bytes: p.bytes.clone().map(Bytes), path: Some(p.path.clone()) };
-    picture.map(cell).into_iter().collect()
+impl ImageCell {
+    pub(super) fn of(picture: &Picture) -> Self {
+        Self { bytes: picture.bytes.clone().map(Bytes), path: Some(picture.path.clone()) }
+    }
 }
 
 /// The columns but for those named, described for `datasets`: without this it takes pictures for structures of bytes

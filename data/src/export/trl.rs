@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::Kind;
-use super::parquet_rows::{ImageCell, MessageCell, Sink, images};
+use super::parquet_rows::{ImageCell, MessageCell, Sink};
 use super::target::{TableSink, Written};
 use crate::parquet_io::TableError;
 use crate::prompt::{IMAGE, PromptMessage, Role};
@@ -39,50 +40,45 @@ impl PartsCell {
     }
 }
 
-/// A row of text alone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct TextRow {
-    prompt: Vec<MessageCell>,
-    completion: Vec<MessageCell>,
-    id: String,
-    prompt_hash: String,
-    ground_truth: Option<String>,
+/// A message in one of the two forms: text alone, or texts with pictures between them.
+trait Cell: Serialize + DeserializeOwned + Send + 'static {
+    fn of(message: &PromptMessage) -> Self;
 }
 
-impl From<&Written> for TextRow {
-    fn from(row: &Written) -> Self {
-        let (prompt, completion) = halves(row);
-        Self {
-            prompt: prompt.iter().map(MessageCell::of).collect(),
-            completion: completion.iter().map(MessageCell::of).collect(),
-            id: row.sample.lineage.row_id.clone(),
-            prompt_hash: row.sample.prompt.hash.clone(),
-            ground_truth: Some(super::pool::ground_truth(&row.sample)),
-        }
+impl Cell for MessageCell {
+    fn of(message: &PromptMessage) -> Self {
+        Self::of(message)
     }
 }
 
-/// A row with a picture.
+impl Cell for PartsCell {
+    fn of(message: &PromptMessage) -> Self {
+        Self::of(message)
+    }
+}
+
+/// A row; the columns that its kind does not have are left out of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct PicturedRow {
-    prompt: Vec<PartsCell>,
-    completion: Vec<PartsCell>,
+#[serde(bound = "C: Cell")]
+struct Row<C> {
+    prompt: Vec<C>,
+    completion: Vec<C>,
     images: Vec<ImageCell>,
     id: String,
     prompt_hash: String,
-    ground_truth: Option<String>,
+    ground_truth: String,
 }
 
-impl From<&Written> for PicturedRow {
+impl<C: Cell> From<&Written> for Row<C> {
     fn from(row: &Written) -> Self {
         let (prompt, completion) = halves(row);
         Self {
-            prompt: prompt.iter().map(PartsCell::of).collect(),
-            completion: completion.iter().map(PartsCell::of).collect(),
-            images: images(row.picture.as_ref()),
+            prompt: prompt.iter().map(C::of).collect(),
+            completion: completion.iter().map(C::of).collect(),
+            images: row.picture.iter().map(ImageCell::of).collect(),
             id: row.sample.lineage.row_id.clone(),
             prompt_hash: row.sample.prompt.hash.clone(),
-            ground_truth: Some(super::pool::ground_truth(&row.sample)),
+            ground_truth: super::pool::ground_truth(&row.sample),
         }
     }
 }
@@ -92,11 +88,12 @@ fn halves(row: &Written) -> (Vec<PromptMessage>, Vec<PromptMessage>) {
 }
 
 pub(super) fn create(kind: Kind, path: &Path, pictured: bool) -> Result<Box<dyn TableSink>, TableError> {
-    let without: &[&str] = match kind {
-        Kind::Sft => &["ground_truth"],
-        Kind::Rl => &["completion"],
-    };
-    if pictured { Sink::<PicturedRow>::create(path, without) } else { Sink::<TextRow>::create(path, without) }
+    let other = if kind == Kind::Sft { "ground_truth" } else { "completion" };
+    if pictured {
+        Sink::<Row<PartsCell>>::create(path, &[other])
+    } else {
+        Sink::<Row<MessageCell>>::create(path, &[other, "images"])
+    }
 }
 
 /// The reward function for `GRPOTrainer`.

@@ -6,7 +6,7 @@ use minijinja::{Environment, context};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::parquet_rows::{Bytes, ImageCell, MessageCell, Sink};
+use super::parquet_rows::{ImageCell, MessageCell, Sink};
 use super::target::{Picture, TableSink, Written};
 use super::{Kind, Split, Target};
 use crate::artifact::AgentRole;
@@ -20,7 +20,7 @@ trait Cell: Serialize + DeserializeOwned + Send + 'static {
 /// The file's bytes.
 impl Cell for ImageCell {
     fn of(picture: &Picture) -> Self {
-        Self { bytes: picture.bytes.clone().map(Bytes), path: Some(picture.path.clone()) }
+        Self::of(picture)
     }
 }
 

@@ -84,7 +84,7 @@ pub struct ExportArgs {
     /// Publish without validating.
     #[arg(long)]
     pub no_check: bool,
-    /// Folder to write [default: R/datasets/<kind>-<role>-<target>].
+    /// Folder to write [default: R/datasets/KIND-ROLE-TARGET].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 }
