@@ -377,6 +377,39 @@ mod tests {
         assert_eq!(read_table::<StepRow>(&b).expect("reads"), steps);
     }
 
+    /// Readers hold a row group at a time: with pictures in the rows it must not grow with their number.
+    #[test]
+    fn row_groups_are_bounded_in_bytes() {
+        #[derive(Serialize, Deserialize)]
+        struct Row {
+            text: String,
+        }
+        let dir = tempfile::tempdir().expect("temporary folder");
+        let path = dir.path().join("rows.parquet");
+        let mut rng = xxhash_rust::xxh3::Xxh3::new();
+        let mut noise = || -> String {
+            let hex = |_| {
+                rng.update(b"x");
+                format!("{:032x}", rng.digest128())
+            };
+            (0..400).map(hex).collect::<Vec<_>>().concat()
+        };
+        let limit = 200 << 10;
+        let mut writer = TableWriter::create_for(&path, Some(limit), Schema::new).expect("created");
+        for _ in 0..20 {
+            let rows: Vec<Row> = (0..5).map(|_| Row { text: noise() }).collect();
+            writer.write(&rows).expect("written");
+        }
+        assert_eq!(writer.finish().expect("finished"), 100);
+        let file = File::open(&path).expect("opened");
+        let builder = ParquetRecordBatchReaderBuilder::try_new(file).expect("read");
+        let groups = builder.metadata().row_groups();
+        // 100 rows of 12.8 kB are six times the limit.
+        assert!(groups.len() >= 6, "{}", groups.len());
+        let largest = groups.iter().map(|g| g.total_byte_size()).max().unwrap_or_default();
+        assert!(largest <= 2 * limit as i64, "{largest}");
+    }
+
     #[test]
     fn vectors_come_back_as_written() {
         let dir = tempfile::tempdir().expect("temporary folder");

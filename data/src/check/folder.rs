@@ -64,7 +64,7 @@ pub struct Checked {
     pub pictures: u64,
     /// Pictures that are not on this machine.
     pub pictures_elsewhere: u64,
-    /// Tasks of each split, hashed.
+    /// Keys of the tasks of each split.
     pub tasks: BTreeMap<String, std::collections::BTreeSet<String>>,
 }
 
@@ -111,7 +111,7 @@ pub fn check(path: &Path, options: &Options<'_>) -> Result<Checked, CheckError> 
 }
 
 fn row_files(folder: &Path) -> Vec<PathBuf> {
-    let besides = ["dataset_info.json", "manifest.json", "findings.json", "timing.json", "lineage.parquet"];
+    let besides = ["dataset_info.json", "manifest.json", "prompts.json", "timing.json", "lineage.parquet"];
     let entries = walkdir::WalkDir::new(folder).sort_by_file_name().into_iter().flatten();
     let rows = |path: &PathBuf| {
         let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();

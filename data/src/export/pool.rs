@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::Sample;
 use super::target::Written;
 use crate::artifact::{AgentPrompt, AgentRole};
-use crate::prompt::{PromptMessage, registry};
+use crate::prompt::{PromptMessage, Template, registry};
 
 /// A row of the pool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -62,22 +62,24 @@ pub(super) fn row(row: &Written) -> Value {
 
 /// Coordinator and Executor for a State Tracker's output, the Executor for a Coordinator's.
 pub(super) fn chain(sample: &Sample) -> Vec<Link> {
-    let text = sample.agent.screen.image.is_none();
     let roles: &[&str] = if sample.agent.role == AgentRole::StateTracker {
         &["coordinator", "executor"]
     } else {
         &["executor"]
     };
-    let template = |role: &str| {
-        let name = if text { format!("{role}-text") } else { role.to_owned() };
-        registry().templates().find(|(known, _)| *known == name)
-    };
     let link = |role: &&str| {
-        let (name, template) = template(role)?;
+        let (name, template) = template(sample, role)?;
         let prompt = format!("{name}@{}", template.version);
         Some(Link { role: (*role).to_owned(), prompt, prompt_hash: template.hash() })
     };
     roles.iter().filter_map(link).collect()
+}
+
+/// The template by which a frozen role is asked about the row's screen.
+pub(super) fn template(sample: &Sample, role: &str) -> Option<(&'static str, &'static Template)> {
+    let text = sample.agent.screen.image.is_none();
+    let name = if text { format!("{role}-text") } else { role.to_owned() };
+    registry().templates().find(|(known, _)| *known == name)
 }
 
 /// What `serve reward` needs besides the output, as text: frameworks carry strings.

@@ -11,6 +11,7 @@ use super::{Kind, Sample, Split, llama_factory, ms_swift, openai, pool, trl, ver
 use crate::adapters::Input;
 use crate::artifact::AgentRole;
 use crate::parquet_io::TableError;
+use crate::prompt::registry;
 
 /// A framework, or the program's own pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -313,11 +314,29 @@ pub fn companions(
     splits: &[Split],
     pictured: bool,
 ) -> Vec<(String, String)> {
-    match target {
+    let mut files = match target {
         Target::LlamaFactory => llama_factory::companions(kind, role, splits, pictured),
         Target::Verl => verl::companions(kind, role, splits),
         Target::Trl => trl::companions(kind),
         Target::MsSwift => ms_swift::companions(kind),
         Target::Openai | Target::Tracemill => Vec::new(),
+    };
+    if kind == Kind::Rl {
+        files.push(("prompts.json".to_owned(), prompts()));
     }
+    files
+}
+
+/// The templates of every role that an output may go through before it is rewarded, with their hashes.
+fn prompts() -> String {
+    let roles = ["coordinator", "executor", "state-tracker"];
+    let used = registry().templates().filter(|(name, _)| roles.contains(&name.trim_end_matches("-text")));
+    let templates: serde_json::Map<String, serde_json::Value> = used
+        .map(|(name, t)| {
+            let text = serde_json::json!({ "hash": t.hash(), "system": t.system, "user": t.user });
+            (format!("{name}@{}", t.version), text)
+        })
+        .collect();
+    let text = serde_json::to_string_pretty(&templates).unwrap_or_default();
+    format!("{text}\n")
 }

@@ -87,6 +87,8 @@ struct ExtraInfo {
     prompt_hash: String,
     coordinator_prompt_hash: Option<String>,
     executor_prompt_hash: Option<String>,
+    /// What the executor is asked, `{{ command }}` standing for the instruction.
+    executor_prompt: Option<String>,
 }
 
 impl<C: Cell> From<&Written> for RlRow<C> {
@@ -129,6 +131,7 @@ impl ExtraInfo {
             prompt_hash: sample.prompt.hash.clone(),
             coordinator_prompt_hash: hash("coordinator"),
             executor_prompt_hash: hash("executor"),
+            executor_prompt: super::pool::template(sample, "executor").map(|(_, t)| t.user.clone()),
         }
     }
 }
