@@ -28,8 +28,12 @@ fn export(dir: &Path, kind: &str, role: &str, target: &str, more: &[&str]) -> Pa
 
 /// The validator's report on a data set, whatever it says of it.
 fn findings(folder: &Path) -> Value {
+    findings_with(folder, &[])
+}
+
+fn findings_with(folder: &Path, more: &[&str]) -> Value {
     let path = folder.to_str().expect("UTF-8");
-    let output = tracemill(folder).args(["validate", path, "--json"]).output().expect("starts");
+    let output = tracemill(folder).args(["validate", path, "--json"]).args(more).output().expect("starts");
     serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
 }
@@ -317,12 +321,15 @@ fn planted_defects_are_found_and_nothing_else() {
             "outputs": [{"path": "train.jsonl"}, {"path": "test.jsonl"}],
         });
         std::fs::write(folder.join("manifest.json"), manifest.to_string()).expect("written");
-        assert_eq!(findings(&folder)["findings"], json!([]), "{}", folder.display());
+        // Screenshots that rows are rewarded on are named below the corpus.
+        let corpus = dir.path().join("corpus");
+        let images = ["--images", corpus.to_str().expect("UTF-8")];
+        assert_eq!(findings_with(&folder, &images)["findings"], json!([]), "{}", folder.display());
         for (i, (rule, plant)) in defects.iter().enumerate() {
             let planted = dir.path().join(format!("planted-{i}"));
             copy(&folder, &planted);
             plant(&planted);
-            let found = findings(&planted);
+            let found = findings_with(&planted, &images);
             let by_rule = found["findings_by_rule"].as_object().expect("rules");
             assert!(by_rule.contains_key(*rule), "defect {i}, {rule}: {by_rule:?}");
             // A defect may show twice, but never in other rows.
