@@ -5,8 +5,11 @@
 
 pub mod cluster;
 pub mod embed;
+mod kernels;
 pub mod memory;
 pub mod metrics;
 pub mod multiview;
+pub mod optim;
+pub mod policy;
 pub mod rl;
 pub mod skill;

@@ -7,10 +7,11 @@ use safetensors::SafeTensors;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::optim::AdamW;
+
 use super::config::{EncoderConfig, TrainConfig};
 use super::error::{EncoderError, Result};
 use super::model::Encoder;
-use super::optimizer::AdamW;
 
 /// The only metadata key: with more, the order in the file would vary from run to run.
 const METADATA_KEY: &str = "tracemill";
@@ -115,7 +116,7 @@ impl Checkpoint {
         }
         let mut take = |part: &str| parts.remove(part).unwrap_or_default();
         let encoder = Encoder::from_tensors(header.encoder, &take("model"))?;
-        let optimizer = AdamW::restore(&header.train, header.steps, &header.updates, &mut take("adamw"))?;
+        let optimizer = AdamW::restore(header.train.optimizer(), header.steps, &header.updates, &mut take("adamw"))?;
         let best = header.best.map(|(epoch, loss, retrieval)| BestEpoch {
             epoch,
             loss,

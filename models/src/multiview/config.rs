@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::optim::AdamWSettings;
+
 use super::ablate::LossVariant;
 use super::error::{EncoderError, Result};
 
@@ -124,6 +126,12 @@ impl Default for TrainConfig {
 }
 
 impl TrainConfig {
+    /// The optimizer's part.
+    pub fn optimizer(&self) -> AdamWSettings {
+        let Self { lr, weight_decay, beta1, beta2, eps, clip_norm, .. } = *self;
+        AdamWSettings { lr, weight_decay, beta1, beta2, eps, clip_norm }
+    }
+
     /// Checks the ranges.
     ///
     /// # Errors

@@ -1,5 +1,7 @@
 //! What can go wrong in the encoder.
 
+use crate::optim::OptimError;
+
 /// Result of the encoder's functions.
 pub type Result<T> = std::result::Result<T, EncoderError>;
 
@@ -38,17 +40,9 @@ pub enum EncoderError {
         /// What it should be.
         expected: &'static str,
     },
-    /// A gradient is NaN or infinite; the parameters were left as they were.
-    #[error(
-        "the gradient of `{tensor}` is not finite at optimizer step {step}; lower the learning rate, \
-         set clip_norm, or look for NaN in the embeddings"
-    )]
-    NonFiniteGradient {
-        /// Name of the first such tensor, in name order.
-        tensor: String,
-        /// The optimizer step, from 1.
-        step: u64,
-    },
+    /// The optimizer stopped: a gradient is not finite.
+    #[error(transparent)]
+    Optimizer(#[from] OptimError),
     /// A tensor of a checkpoint is missing.
     #[error("the checkpoint has no tensor `{name}`")]
     MissingTensor {

@@ -6,7 +6,6 @@
 //! * `model`: heads, predictors, decoders, fusion
 //! * `losses`: equations 2 to 5 as pure functions
 //! * `ops`: the differentiable operations all of these are made of; `fused`: their CPU kernels
-//! * `optimizer`: `AdamW` whose state can be saved
 //! * `train`: the loop, early stopping, exact resume; `checkpoint`: its state as safetensors
 //! * `ablate`: the four loss variants of tables 3 and 4, and the untrained baseline
 //!
@@ -24,7 +23,6 @@ mod fused;
 mod losses;
 mod model;
 mod ops;
-mod optimizer;
 mod random;
 mod train;
 
@@ -35,7 +33,6 @@ pub use config::{EncoderConfig, TrainConfig};
 pub use error::{EncoderError, Result};
 pub use losses::{Loss, LossWeights, contrastive, prediction, reconstruction, total};
 pub use model::{Encoder, Latents};
-pub use optimizer::AdamW;
 pub use train::{Ended, EpochMetrics, LossTerms, TrainOutcome, train};
 
 /// Names of the three view slots, in the order every array of three follows. The middle slot holds

@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use super::batch::TrainData;
 use super::checkpoint::{BestEpoch, Checkpoint};
+use crate::optim::AdamW;
+
 use super::config::{EncoderConfig, TrainConfig};
 use super::error::{EncoderError, Result};
 use super::losses::Loss;
 use super::model::Encoder;
-use super::optimizer::AdamW;
 use super::random::{Purpose, stream};
 use super::{PAIRS, ops};
 
@@ -110,7 +111,7 @@ pub struct TrainOutcome {
 /// # Errors
 /// [`EncoderError::NoData`]; [`EncoderError::Setting`]; [`EncoderError::Resume`] when the checkpoint
 /// is of other settings (epochs and patience may change) or another number of units;
-/// [`EncoderError::NonFiniteGradient`].
+/// [`EncoderError::Optimizer`].
 pub fn train(
     data: &TrainData,
     encoder: &EncoderConfig,
@@ -153,7 +154,7 @@ fn started(data: &TrainData, encoder: &EncoderConfig, config: &TrainConfig) -> R
     Ok(Checkpoint {
         config: config.clone(),
         encoder: Encoder::new(encoder.clone(), config.seed, data.dtype(), data.units.x()[0].device())?,
-        optimizer: AdamW::new(config),
+        optimizer: AdamW::new(config.optimizer()),
         epoch: 0,
         stale: 0,
         best: None,

@@ -7,7 +7,7 @@ use candle_core::{CpuStorage, CustomOp2, Device, Layout, Result, Shape, Tensor, 
 use rayon::prelude::*;
 
 use super::by_rows;
-use super::math::exp;
+use crate::kernels::math::exp;
 
 /// Columns a task reduces.
 const COLUMNS: usize = 64;

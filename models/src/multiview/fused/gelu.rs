@@ -2,7 +2,7 @@
 
 use candle_core::{CpuStorage, CustomOp1, CustomOp2, Layout, Result, Shape, Tensor};
 
-use super::math::{normal_cdf, normal_density};
+use crate::kernels::math::{normal_cdf, normal_density};
 use super::{by_rows, numbers, storage};
 
 struct Gelu {

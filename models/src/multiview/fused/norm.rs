@@ -2,7 +2,7 @@
 
 use candle_core::{CpuStorage, CustomOp1, CustomOp2, CustomOp3, Layout, Result, Shape, Tensor};
 
-use super::math::dot;
+use crate::kernels::math::dot;
 use super::{by_rows, column_sums, numbers, storage};
 
 struct LayerNorm {

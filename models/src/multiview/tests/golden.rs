@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use candle_core::{Device, Tensor};
 
 use super::super::ops::unit_rows;
+use crate::optim::AdamW;
 use super::super::{
-    AdamW, Encoder, EncoderConfig, Loss, LossWeights, Presence, SLOTS, TrainConfig, ViewBatch, contrastive,
+    Encoder, EncoderConfig, Loss, LossWeights, Presence, SLOTS, TrainConfig, ViewBatch, contrastive,
     prediction, reconstruction, total,
 };
 use super::{masked, small, values};
@@ -111,7 +112,7 @@ fn three_optimizer_steps_agree() {
     let golden = Golden::load();
     let encoder = golden.encoder();
     let config = TrainConfig { lr: 1e-2, ..TrainConfig::default() };
-    let mut optimizer = AdamW::new(&config);
+    let mut optimizer = AdamW::new(config.optimizer());
     let batch = golden.batch(masked());
     for step in 1..=3 {
         let loss = encoder.losses(&batch, &config, None).unwrap();

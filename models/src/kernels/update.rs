@@ -7,7 +7,7 @@ use super::math::dot;
 use super::{PIECE, numbers};
 
 /// The update of a moment of `AdamW` from the gradient `g`, in place.
-pub(in super::super) enum Moment {
+pub(crate) enum Moment {
     /// `m ← β·m + (1−β)·scale·g`
     First { beta: f32, scale: f32 },
     /// `v ← β·v + (1−β)·(scale·g)²`
@@ -16,7 +16,7 @@ pub(in super::super) enum Moment {
 
 /// The update of a parameter from its moments, in place:
 /// `p ← p·keep − rate·m/(√v/root + eps)`
-pub(in super::super) struct Parameter {
+pub(crate) struct Parameter {
     pub keep: f32,
     pub rate: f32,
     pub root: f32,
@@ -87,7 +87,7 @@ impl InplaceOp3 for Parameter {
 }
 
 /// `Σ x²`.
-pub(in super::super) fn sum_of_squares(x: &Tensor) -> Result<f64> {
+pub(crate) fn sum_of_squares(x: &Tensor) -> Result<f64> {
     let (storage, layout) = x.storage_and_layout();
     let candle_core::Storage::Cpu(storage) = &*storage else { bail!("expected a tensor on the CPU") };
     let pieces = numbers(storage, layout)?.par_chunks(PIECE);

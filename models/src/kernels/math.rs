@@ -2,7 +2,7 @@
 
 /// `eˣ`; 0 below -87 and limited above 88.
 #[inline]
-pub(super) fn exp(x: f32) -> f32 {
+pub(crate) fn exp(x: f32) -> f32 {
     // Adding 1.5·2²³ rounds to an integer, which then stands in the low bits.
     const ROUND: f32 = 12_582_912.0;
     let clamped = x.clamp(-87.0, 88.0);
@@ -37,19 +37,19 @@ fn erf(x: f32) -> f32 {
 
 /// `Φ(x)`, the normal distribution function.
 #[inline]
-pub(super) fn normal_cdf(x: f32) -> f32 {
+pub(crate) fn normal_cdf(x: f32) -> f32 {
     0.5 + 0.5 * erf(x * std::f32::consts::FRAC_1_SQRT_2)
 }
 
 /// `φ(x)`, the normal density.
 #[inline]
-pub(super) fn normal_density(x: f32) -> f32 {
+pub(crate) fn normal_density(x: f32) -> f32 {
     0.398_942_3 * exp(-0.5 * x * x)
 }
 
 /// Sum of products with eight partial sums: vectorises, and the order is fixed.
 #[inline]
-pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
+pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut sums = [0f32; 8];
     let (a8, b8) = (a.chunks_exact(8), b.chunks_exact(8));
     let rest: f32 = a8.remainder().iter().zip(b8.remainder()).map(|(x, y)| x * y).sum();
