@@ -101,7 +101,9 @@ impl Sampling {
             let best = argmax(logits);
             return (0..logits.len()).map(|i| f32::from(i == best)).collect();
         } else {
-            logits.iter().map(|x| (f64::from(*x) / self.temperature) as f32).collect()
+            // The difference first: large logits divided would be rounded.
+            let most = logits[argmax(logits)];
+            logits.iter().map(|x| (f64::from(x - most) / self.temperature) as f32).collect()
         };
         if self.top_k > 0 && self.top_k < p.len() {
             let mut sorted = p.clone();
@@ -120,10 +122,11 @@ impl Sampling {
     fn cut_tail(&self, p: &mut [f32]) {
         let mut order: Vec<usize> = (0..p.len()).filter(|&i| p[i] > 0.0).collect();
         order.sort_by(|&a, &b| p[a].total_cmp(&p[b]).then(b.cmp(&a)));
-        let mut below = 0.0;
+        // In f32, as transformers adds up: it decides on which side of the border equal tokens fall.
+        let mut below = 0f32;
         for &i in &order[..order.len().saturating_sub(1)] {
-            below += f64::from(p[i]);
-            if below > 1.0 - self.top_p {
+            below += p[i];
+            if below > (1.0 - self.top_p) as f32 {
                 break;
             }
             p[i] = 0.0;

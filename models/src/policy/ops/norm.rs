@@ -9,6 +9,11 @@ use crate::kernels::{by_rows, numbers, storage, takes};
 /// # Shapes
 /// `x` `[…, n]`, `weight` `[n]`.
 pub(in super::super) fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
+    if x.dtype() == DType::F64 {
+        // The fused operation has no f64.
+        let root = (x.sqr()?.mean_keepdim(D::Minus1)? + eps)?.sqrt()?;
+        return x.broadcast_div(&root)?.broadcast_mul(weight);
+    }
     candle_nn::ops::rms_norm(&x.contiguous()?, weight, eps as f32)
 }
 

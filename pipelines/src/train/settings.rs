@@ -1,0 +1,327 @@
+//! `[policy]`, `[sft]` and `[grpo]`.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use candle_core::{DType, Device};
+use serde::{Deserialize, Serialize};
+use tracemill_data::artifact::AgentRole;
+use tracemill_models::optim::{AdamWSettings, Decay};
+use tracemill_models::policy::LoraConfig;
+use tracemill_models::rl::LossSettings;
+
+use crate::settings::device;
+
+/// The type of a model's numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Number {
+    /// bf16 on a GPU, f32 on the CPU.
+    #[default]
+    Auto,
+    /// 32 bits.
+    F32,
+    /// Brain float, on a GPU. Adapters and their optimizer stay in f32.
+    Bf16,
+}
+
+/// `[policy]`: the model that is trained, and how.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PolicySection {
+    /// A Hugging Face folder, or a GGUF file.
+    pub model: Option<PathBuf>,
+    /// An adapter (a PEFT folder) to start from. SFT goes on training it; GRPO folds it into the weights, so that the
+    /// reference is the model with it.
+    pub adapter: Option<PathBuf>,
+    /// `cpu`, `cuda` or `cuda:N`.
+    pub device: String,
+    /// Type of the weights.
+    pub dtype: Number,
+    /// The adapter to train.
+    pub lora: LoraConfig,
+    /// Keep only the inputs of layers, and run each layer again in the backward.
+    pub checkpointing: bool,
+    /// Keep `W + s·B·A` beside the weights, so that adapters cost no time: for f32 without dropout.
+    pub merge: bool,
+    /// Tokens that are in work at once; larger batches are cut into parts whose gradients are added up.
+    pub micro_tokens: usize,
+    /// Variables of the chat template, such as `enable_thinking = false`.
+    pub template: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Default for PolicySection {
+    fn default() -> Self {
+        Self {
+            model: None,
+            adapter: None,
+            device: "cpu".to_owned(),
+            dtype: Number::Auto,
+            lora: LoraConfig::default(),
+            checkpointing: false,
+            merge: true,
+            micro_tokens: 4_096,
+            template: serde_json::Map::new(),
+        }
+    }
+}
+
+impl PolicySection {
+    /// Device and type.
+    ///
+    /// # Errors
+    /// An unknown device, or a type that it has no arithmetic for.
+    pub fn place(&self) -> Result<(Device, DType)> {
+        let device = device(&self.device)?;
+        let dtype = match (self.dtype, device.is_cpu()) {
+            (Number::F32, _) | (Number::Auto, true) => DType::F32,
+            (Number::Bf16, true) => bail!("policy.dtype is `bf16`: on the CPU it is slower than `f32`, use that"),
+            (Number::Bf16 | Number::Auto, false) => DType::BF16,
+        };
+        Ok((device, dtype))
+    }
+
+    /// Whether merged weights are kept: they would round small steps away in bf16, and dropout needs the adapter apart.
+    pub fn merges(&self, dtype: DType) -> bool {
+        self.merge && dtype == DType::F32 && self.lora.lora_dropout == 0.0
+    }
+}
+
+/// A model that plays a frozen role in this process: `[reward.model]`, `[reward.coordinator_model]`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LocalModelSection {
+    /// A Hugging Face folder, or a GGUF file.
+    pub model: Option<PathBuf>,
+    /// A PEFT folder on top of it.
+    pub adapter: Option<PathBuf>,
+    /// `cpu` (by default), `cuda` or `cuda:N`.
+    pub device: Option<String>,
+    /// Variables of the chat template.
+    pub template: serde_json::Map<String, serde_json::Value>,
+}
+
+/// `[sft]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SftSection {
+    /// Passes over the rows (CES, appendix B.2: 1).
+    pub epochs: usize,
+    /// Largest learning rate (CES, appendix B.2: 5e-5).
+    pub lr: f64,
+    /// Rows to an optimizer step.
+    pub batch_rows: usize,
+    /// How the rate falls.
+    pub decay: Decay,
+    /// Share of the steps over which it rises.
+    pub warmup: f64,
+    /// Decoupled weight decay.
+    pub weight_decay: f64,
+    /// Largest global norm of the gradients.
+    pub clip_norm: f64,
+    /// Rows with more tokens are left out, and counted.
+    pub max_tokens: usize,
+    /// Steps between two evaluations; 0 for one at the start and one at the end.
+    pub eval_every: usize,
+    /// Held-out rows whose loss is taken.
+    pub eval_rows: usize,
+    /// Held-out rows that are answered greedily, for format accuracy.
+    pub eval_replies: usize,
+    /// Tokens of such an answer.
+    pub eval_max_tokens: usize,
+    /// Steps between two checkpoints.
+    pub checkpoint_every: usize,
+    /// Checkpoints that are kept beside the best.
+    pub keep: usize,
+    /// Rows to train on at most, drawn by the seed; 0 for all.
+    pub rows: usize,
+}
+
+impl Default for SftSection {
+    fn default() -> Self {
+        Self {
+            epochs: 1,
+            lr: 5e-5,
+            batch_rows: 16,
+            decay: Decay::Cosine,
+            warmup: 0.03,
+            weight_decay: 0.0,
+            clip_norm: 1.0,
+            max_tokens: 4_096,
+            eval_every: 0,
+            eval_rows: 64,
+            eval_replies: 32,
+            eval_max_tokens: 256,
+            checkpoint_every: 20,
+            keep: 2,
+            rows: 0,
+        }
+    }
+}
+
+impl SftSection {
+    /// The optimizer's settings.
+    pub fn optimizer(&self) -> AdamWSettings {
+        let Self { lr, weight_decay, clip_norm, .. } = *self;
+        AdamWSettings { lr, weight_decay, clip_norm: Some(clip_norm), ..AdamWSettings::default() }
+    }
+}
+
+/// `[grpo]`. What is left open follows from preset and role.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GrpoSection {
+    /// `paper` (CES, table 4) or `ces-code` (as released).
+    pub preset: String,
+    /// Passes over the prompts: 10 for the Coordinator, 5 for the State Tracker.
+    pub epochs: Option<usize>,
+    /// Steps at most; 0 for no limit.
+    pub max_steps: usize,
+    /// Learning rate: 1e-6.
+    pub lr: Option<f64>,
+    /// How it falls.
+    pub decay: Decay,
+    /// Share of the steps over which it rises.
+    pub warmup: f64,
+    /// Decoupled weight decay.
+    pub weight_decay: f64,
+    /// Largest global norm of the gradients.
+    pub clip_norm: f64,
+    /// Prompts to a step: 32.
+    pub prompts: Option<usize>,
+    /// Outputs for each prompt: 4, with `ces-code` 8.
+    pub rollouts: Option<usize>,
+    /// Prompts with more tokens are left out, and counted: 8192.
+    pub max_prompt: Option<usize>,
+    /// Tokens of an output: 256 for the Coordinator and 512 for the State Tracker; with `ces-code` 512 and 256.
+    pub max_response: Option<usize>,
+    /// Of sampling.
+    pub temperature: f64,
+    /// Of sampling.
+    pub top_p: f64,
+    /// Of sampling; 0 keeps all tokens.
+    pub top_k: usize,
+    /// The objective; by default that of the preset.
+    pub loss: Option<LossSettings>,
+    /// Optimizer steps on the same outputs, each on an equal part of the prompts.
+    pub minibatches: usize,
+    /// Passes over the same outputs.
+    pub inner_epochs: usize,
+    /// How often a step draws further prompts in place of those whose outputs all earn the same (DAPO's dynamic
+    /// sampling); 0 for never.
+    pub resample: usize,
+    /// Largest share of outputs that may fail for reasons of infrastructure before the run stops.
+    pub max_failed: f64,
+    /// Largest difference between the sampler's log-probabilities and the trainer's on the first step.
+    pub ratio_tolerance: f64,
+    /// Steps between two evaluations; 0 for one at the start and one at the end.
+    pub eval_every: usize,
+    /// Held-out rows that are answered greedily and rewarded.
+    pub eval_rows: usize,
+    /// Steps between two checkpoints.
+    pub checkpoint_every: usize,
+    /// Checkpoints that are kept beside the best.
+    pub keep: usize,
+    /// Steps between two transcripts.
+    pub transcript_every: usize,
+}
+
+impl Default for GrpoSection {
+    fn default() -> Self {
+        Self {
+            preset: "paper".to_owned(),
+            epochs: None,
+            max_steps: 0,
+            lr: None,
+            decay: Decay::Constant,
+            warmup: 0.0,
+            weight_decay: 0.0,
+            clip_norm: 1.0,
+            prompts: None,
+            rollouts: None,
+            max_prompt: None,
+            max_response: None,
+            temperature: 1.0,
+            top_p: 1.0,
+            top_k: 0,
+            loss: None,
+            minibatches: 1,
+            inner_epochs: 1,
+            resample: 0,
+            max_failed: 0.5,
+            ratio_tolerance: 0.0,
+            eval_every: 0,
+            eval_rows: 64,
+            checkpoint_every: 10,
+            keep: 2,
+            transcript_every: 5,
+        }
+    }
+}
+
+impl GrpoSection {
+    /// The same settings with nothing left open.
+    ///
+    /// # Errors
+    /// An unknown preset, or a setting out of range.
+    pub fn resolved(&self, role: AgentRole) -> Result<Self> {
+        let coordinator = role == AgentRole::Coordinator;
+        let (rollouts, response, loss) = match self.preset.as_str() {
+            "paper" => (4, if coordinator { 256 } else { 512 }, LossSettings::paper()),
+            "ces-code" => (8, if coordinator { 512 } else { 256 }, LossSettings::ces_code()),
+            other => bail!("grpo.preset is `{other}`: give `paper` or `ces-code`"),
+        };
+        let mut resolved = self.clone();
+        resolved.epochs.get_or_insert(if coordinator { 10 } else { 5 });
+        resolved.lr.get_or_insert(1e-6);
+        resolved.prompts.get_or_insert(32);
+        resolved.rollouts.get_or_insert(rollouts);
+        resolved.max_prompt.get_or_insert(8_192);
+        let response = *resolved.max_response.get_or_insert(response);
+        let mut loss = resolved.loss.take().unwrap_or(loss);
+        // The constant that `dr_grpo` divides by is the longest output.
+        loss.max_tokens = loss.max_tokens.or(Some(response));
+        loss = loss.resolved();
+        loss.validate()?;
+        resolved.loss = Some(loss);
+        for (key, value) in [
+            ("prompts", resolved.prompts()),
+            ("rollouts", resolved.rollouts()),
+            ("minibatches", self.minibatches),
+            ("inner_epochs", self.inner_epochs),
+        ] {
+            if value == 0 {
+                bail!("grpo.{key} is 0, expected at least 1");
+            }
+        }
+        if resolved.prompts() % self.minibatches != 0 {
+            bail!("grpo.minibatches is {}: {} prompts cannot be cut so", self.minibatches, resolved.prompts());
+        }
+        Ok(resolved)
+    }
+
+    /// Prompts to a step.
+    pub fn prompts(&self) -> usize {
+        self.prompts.unwrap_or(32)
+    }
+
+    /// Outputs for each prompt.
+    pub fn rollouts(&self) -> usize {
+        self.rollouts.unwrap_or(4)
+    }
+
+    /// The optimizer's settings.
+    pub fn optimizer(&self) -> AdamWSettings {
+        AdamWSettings {
+            lr: self.lr.unwrap_or(1e-6),
+            weight_decay: self.weight_decay,
+            clip_norm: Some(self.clip_norm),
+            ..AdamWSettings::default()
+        }
+    }
+
+    /// Whether outputs are trained on more than once, so that the policy moves away from the one that wrote them.
+    pub fn is_off_policy(&self) -> bool {
+        self.minibatches > 1 || self.inner_epochs > 1
+    }
+}
