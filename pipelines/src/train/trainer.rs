@@ -134,6 +134,11 @@ impl Checkpoints {
         Self { folder: folder.to_owned(), keep: keep.max(1) }
     }
 
+    /// Where the batch of a step that cannot be taken is dumped.
+    pub fn dump_path(&self, step: u64) -> PathBuf {
+        self.folder.join(format!("batch-{step:08}.json"))
+    }
+
     /// Writes the state after a step, and removes the oldest. The file appears only when it is whole.
     ///
     /// # Errors
