@@ -8,5 +8,6 @@ pub mod embed;
 pub mod memory;
 pub mod metrics;
 pub mod multiview;
+pub mod policy;
 pub mod rl;
 pub mod skill;
