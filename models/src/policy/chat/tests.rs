@@ -40,7 +40,7 @@ fn template(name: &str) -> ChatTemplate {
     ChatTemplate::new(&found.source, found.special).unwrap()
 }
 
-/// A tokenizer whose tokens are bytes and the special tokens of ChatML.
+/// A tokenizer whose tokens are bytes and the special tokens of `ChatML`.
 fn bytes() -> TextTokenizer {
     let mut symbols: Vec<char> = (33u8..=126).chain(161..=172).chain(174..=255).map(char::from).collect();
     symbols.extend((0u32..68).filter_map(|i| char::from_u32(256 + i)));
