@@ -1,5 +1,7 @@
 //! What can go wrong with a policy.
 
+use std::path::Path;
+
 use crate::optim::OptimError;
 
 /// Result of the policy's functions.
@@ -11,14 +13,45 @@ pub enum PolicyError {
     /// A tensor operation failed.
     #[error("tensor operation failed: {0}")]
     Tensor(#[from] candle_core::Error),
-    /// A file of the model cannot be read.
-    #[error("{file}: {reason}")]
+    /// A file of the model cannot be read, or holds something else than it should.
+    #[error("{file}: {reason}; {remedy}")]
     File {
-        /// The file or folder.
+        /// The file: its path, or its name where only bytes were given.
         file: String,
-        /// What is wrong, and the remedy.
+        /// What is wrong with it.
         reason: String,
+        /// What to do.
+        remedy: &'static str,
     },
+    /// A GGUF file lacks a metadata key, or its value cannot be used.
+    #[error("GGUF metadata `{key}`: {reason}; {remedy}")]
+    Metadata {
+        /// The key.
+        key: String,
+        /// What is wrong with its value, which is quoted.
+        reason: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A chat template cannot be compiled or rendered, or it refused the conversation.
+    #[error("chat template: {reason}; {remedy}")]
+    Template {
+        /// What happened, with the template's line where it is known.
+        reason: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A conversation is not what the call needs.
+    #[error("messages: {reason}; {remedy}")]
+    Messages {
+        /// What is wrong.
+        reason: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The tokenizer refused a text or ids.
+    #[error("tokenizer: {0}")]
+    Tokenizer(String),
     /// A key of the model's configuration.
     #[error("model configuration, `{key}`: {reason}")]
     Config {
@@ -63,7 +96,24 @@ impl PolicyError {
         Self::MissingTensor { name: name.to_owned() }
     }
 
-    pub(super) fn file(file: &std::path::Path, reason: impl std::fmt::Display) -> Self {
-        Self::File { file: file.display().to_string(), reason: reason.to_string() }
+    pub(super) fn file(file: &Path, reason: impl std::fmt::Display) -> Self {
+        let remedy = "name a Hugging Face folder with all its files, or a GGUF file";
+        Self::File { file: file.display().to_string(), reason: reason.to_string(), remedy }
+    }
+
+    /// A [`PolicyError::File`] about `file` of `folder`.
+    pub(super) fn in_folder(folder: &Path, file: &str, reason: &dyn std::fmt::Display) -> Self {
+        let remedy = "name a model folder as the Hugging Face libraries write it, or a GGUF file";
+        Self::File { file: folder.join(file).display().to_string(), reason: reason.to_string(), remedy }
+    }
+
+    /// The same error, with the folder before the file's name.
+    pub(super) fn with_folder(self, folder: &Path) -> Self {
+        match self {
+            Self::File { file, reason, remedy } => {
+                Self::File { file: folder.join(file).display().to_string(), reason, remedy }
+            }
+            other => other,
+        }
     }
 }

@@ -209,6 +209,20 @@ impl Policy {
         Ok(())
     }
 
+    /// Makes the adapter part of the weights for good: the model with it is the new base, and can be adapted again.
+    ///
+    /// # Errors
+    /// When a tensor operation fails.
+    pub fn fold_adapter(&mut self) -> Result<()> {
+        for linear in self.layers.iter_mut().flat_map(super::layer::Layer::linears_mut) {
+            linear.weight = linear.with_adapter()?;
+            linear.lora = None;
+        }
+        self.vars = BTreeMap::new();
+        self.lora = None;
+        Ok(())
+    }
+
     /// The adapter's tensors by PEFT's names, in f32: the content of `adapter_model.safetensors`.
     ///
     /// # Errors

@@ -6,10 +6,12 @@
 //! * `layer`, `model`: the whole, forward and backward
 //! * `lora`: adapters in PEFT's format
 //! * `sample`, `cache`: writing text
+//! * `tokenizer`, `chat`: messages to tokens and back
 
 mod attention;
 mod batch;
 mod cache;
+mod chat;
 mod config;
 mod error;
 mod head;
@@ -20,9 +22,14 @@ mod model;
 mod ops;
 mod random;
 mod sample;
+mod tokenizer;
 mod weights;
 
 pub use batch::{Packed, Segment, Target};
+pub use chat::{
+    ChatTemplate, Content, EncodedExample, EncodedPrompt, Message, Part, TemplateOptions, encode_chat,
+    encode_example, end_of_turn, stop_ids,
+};
 pub use config::{Family, ModelConfig, RopeScaling};
 pub use error::{PolicyError, Result};
 pub use head::TokenStats;
@@ -31,6 +38,7 @@ pub use lora::{LoraConfig, TARGET_MODULES};
 pub use model::{Forward, Policy, TrainPass};
 pub use random::Dropout;
 pub use sample::{Completion, Finish, Prompt, Sampling};
+pub use tokenizer::{SpecialTokens, TextStream, TextTokenizer};
 pub use weights::{Gguf, Weights};
 
 #[cfg(test)]

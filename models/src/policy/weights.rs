@@ -121,8 +121,7 @@ impl Weights {
         let index = folder.join("model.safetensors.index.json");
         let files = if index.exists() { parts(folder, &index)? } else { vec![folder.join("model.safetensors")] };
         if let Some(missing) = files.iter().find(|file| !file.exists()) {
-            let remedy = "not there: give a folder with model.safetensors, or with the parts its index names";
-            return Err(PolicyError::file(missing, remedy));
+            return Err(PolicyError::file(missing, "not there"));
         }
         // SAFETY: the files are only read; whoever changes a model's files while it is being loaded gets other weights,
         // as with any reader.
