@@ -20,9 +20,12 @@ use tracemill_data::prompt::Shown;
 use tracemill_data::trace::Screen;
 use tracemill_models::rl::{AgentReward, Outcome, Profile, agent_reward, score_action, score_reply};
 
-use crate::chat::{BlockingClient, ChatError, ChatSettings, ErrorGuard, Image, Outcome as Called};
-use crate::executor::{Command, Coordinates, Endpoint, Executor, Lexical, Reply, ask};
+use crate::chat::{BlockingClient, ChatError, ChatReply, ChatSettings, ErrorGuard, Image, Outcome as Called};
+use crate::executor::{
+    Command, Coordinates, Endpoint, Executor, Lexical, LocalExecutor, Reply, ask, local_replies, local_request,
+};
 use crate::settings::RewardSection;
+use crate::train::LocalModel;
 
 /// One output to be rewarded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -92,7 +95,7 @@ const DEFAULT_MAX_PIXELS: u64 = 1_003_520;
 pub struct Rewarder {
     profile: &'static Profile,
     executor: Box<dyn Executor>,
-    coordinator: Option<BlockingClient>,
+    coordinator: Option<FrozenCoordinator>,
     coordinates: Coordinates,
     /// What the model's picture was limited to, for [`Coordinates::Resized`].
     max_pixels: u64,
@@ -137,7 +140,8 @@ impl Rewarder {
                 Endpoint::open(&unguarded(&settings.endpoint), settings.max_tokens, settings.structured)
                     .context("reward.endpoint")?,
             ),
-            other => bail!("reward.executor is `{other}`: give `lexical` or `endpoint`"),
+            "model" => Box::new(LocalExecutor::open(&settings.model, settings.max_tokens)?),
+            other => bail!("reward.executor is `{other}`: give `lexical`, `endpoint` or `model`"),
         };
         let coordinates = if settings.executor == "lexical" { Coordinates::Px } else { settings.coordinates };
         let max_pixels = match settings.endpoint.image_max_pixels {
@@ -148,9 +152,7 @@ impl Rewarder {
             }
             limit => limit.unwrap_or(DEFAULT_MAX_PIXELS),
         };
-        let coordinator = (!settings.coordinator.endpoints.is_empty())
-            .then(|| BlockingClient::open(&unguarded(&settings.coordinator)).context("reward.coordinator"))
-            .transpose()?;
+        let coordinator = FrozenCoordinator::open(settings)?;
         let open = |dir: &Path| Input::new(dir).with_context(|| format!("--images {}", dir.display()));
         Ok(Self {
             profile: Profile::named(&settings.profile).map_err(anyhow::Error::msg)?,
@@ -258,35 +260,35 @@ impl Rewarder {
         let wanting: Vec<usize> = (0..rows.len())
             .filter(|&i| rows[i].prompt.role == AgentRole::StateTracker && progress[i].failed.is_none())
             .collect();
-        let Some(client) = self.coordinator.as_ref().filter(|_| !wanting.is_empty()) else {
+        let Some(coordinator) = self.coordinator.as_ref().filter(|_| !wanting.is_empty()) else {
             for i in wanting {
                 progress[i].failed = Some(
-                    "a State Tracker is rewarded through a Coordinator: set reward.coordinator.endpoints"
+                    "a State Tracker is rewarded through a Coordinator: set reward.coordinator.endpoints or \
+                     reward.coordinator_model.model"
                         .to_owned(),
                 );
             }
             return Ok(());
         };
-        let mut requests = Vec::with_capacity(wanting.len());
+        let mut asked = Vec::with_capacity(wanting.len());
         for &i in &wanting {
             let state = self.state_of(&rows[i].output);
             let values = BTreeMap::from([("task", rows[i].prompt.task.clone()), ("state", state)]);
-            let Progress { screen, image, .. } = &progress[i];
-            let shown = Shown::of(image.is_some(), &screen.elements);
-            requests.push(ask(client, "coordinator", values, shown, image.as_ref(), self.max_tokens)?);
+            asked.push((values, &progress[i].screen, progress[i].image.as_ref()));
         }
-        for (i, outcome) in wanting.into_iter().zip(client.call_all(&requests, |_, _| {})?) {
+        let replies = coordinator.replies(asked, self.max_tokens)?;
+        for (i, outcome) in wanting.into_iter().zip(replies) {
             self.coordinator_guard.count(&outcome);
             match outcome {
                 Called::Failed(error) => progress[i].failed = Some(format!("Coordinator: {error}")),
                 Called::Reply(reply) => {
                     let whole = self.profile.tracker_passes_whole_output;
                     progress[i].instruct(if whole {
-                        Some(&reply.text)
+                        Some(&reply)
                     } else {
-                        self.profile.read(&reply.text).1
+                        self.profile.read(&reply).1
                     });
-                    progress[i].coordinator = Some(reply.text);
+                    progress[i].coordinator = Some(reply);
                 }
             }
         }
@@ -355,6 +357,54 @@ impl Rewarder {
             },
             // What cannot be read has no coordinates either.
             Err(_) => score_reply(self.profile, reply, truth, pixels),
+        }
+    }
+}
+
+/// The frozen Coordinator of a State Tracker's reward: behind a server, or in this process.
+enum FrozenCoordinator {
+    Served(BlockingClient),
+    Local(LocalModel),
+}
+
+/// What it is asked: the template's values, the screen and its picture.
+type Asked<'a> = (BTreeMap<&'static str, String>, &'a Screen, Option<&'a Image>);
+
+impl FrozenCoordinator {
+    fn open(settings: &RewardSection) -> Result<Option<Self>> {
+        let served = !settings.coordinator.endpoints.is_empty();
+        if served && settings.coordinator_model.model.is_some() {
+            bail!("both reward.coordinator.endpoints and reward.coordinator_model.model are set: give one");
+        }
+        if settings.coordinator_model.model.is_some() {
+            let model = LocalModel::open(&settings.coordinator_model, "reward.coordinator_model")?;
+            return Ok(Some(Self::Local(model)));
+        }
+        let open = || BlockingClient::open(&unguarded(&settings.coordinator)).context("reward.coordinator");
+        served.then(open).transpose().map(|client| client.map(Self::Served))
+    }
+
+    fn replies(&self, asked: Vec<Asked<'_>>, max_tokens: u32) -> Result<Vec<Called<String>>, ChatError> {
+        match self {
+            Self::Served(client) => {
+                let request = |(values, screen, image): Asked<'_>| {
+                    let shown = Shown::of(image.is_some(), &screen.elements);
+                    ask(client, "coordinator", values, shown, image, max_tokens)
+                };
+                let requests: Vec<_> = asked.into_iter().map(request).collect::<Result<_, ChatError>>()?;
+                let text = |outcome| match outcome {
+                    Called::Reply(ChatReply { text, .. }) => Called::Reply(text),
+                    Called::Failed(error) => Called::Failed(error),
+                };
+                Ok(client.call_all(&requests, |_, _| {})?.into_iter().map(text).collect())
+            }
+            Self::Local(model) => {
+                let request = |(values, screen, _): Asked<'_>| {
+                    let shown = Shown::of(false, &screen.elements);
+                    local_request("coordinator", values, shown, max_tokens as usize)
+                };
+                local_replies(model, &asked.into_iter().map(request).collect::<Result<Vec<_>, ChatError>>()?)
+            }
         }
     }
 }

@@ -214,6 +214,9 @@ impl Run {
         if old.exists() {
             std::fs::remove_dir_all(&old).with_context(|| format!("{}", old.display()))?;
         }
+        if let Some(parent) = published.parent() {
+            std::fs::create_dir_all(parent).with_context(|| format!("{}", parent.display()))?;
+        }
         if published.exists() {
             std::fs::rename(&published, &old).with_context(|| format!("{}", published.display()))?;
         }
@@ -229,17 +232,28 @@ impl Run {
     /// `R/manifest.json`: the stages done, with the hash of each one's manifest.
     fn write_root_manifest(&self) -> Result<()> {
         let mut stages = BTreeMap::new();
-        for entry in std::fs::read_dir(&self.dir).with_context(|| format!("{}", self.dir.display()))? {
-            let folder = entry?;
-            let name = folder.file_name().to_string_lossy().into_owned();
-            let manifest = folder.path().join("manifest.json");
-            if !name.starts_with('.') && manifest.is_file() {
-                stages.insert(name, hash_file(&manifest, String::new())?.blake3);
-            }
-        }
+        collect_manifests(&self.dir, "", &mut stages)?;
         let text = serde_json::to_string_pretty(&json!({ "tool": tool(), "stages": stages }))?;
         write_atomically(&self.path("manifest.json"), format!("{text}\n").as_bytes())
     }
+}
+
+/// Folders below a run folder that have a manifest, by their path: `traces`, `policies/coordinator/sft`.
+fn collect_manifests(dir: &Path, prefix: &str, stages: &mut BTreeMap<String, String>) -> Result<()> {
+    for entry in std::fs::read_dir(dir).with_context(|| format!("{}", dir.display()))? {
+        let folder = entry?;
+        let name = folder.file_name().to_string_lossy().into_owned();
+        if name.starts_with('.') || !folder.path().is_dir() {
+            continue;
+        }
+        let manifest = folder.path().join("manifest.json");
+        if manifest.is_file() {
+            stages.insert(format!("{prefix}{name}"), hash_file(&manifest, String::new())?.blake3);
+        } else if prefix.matches('/').count() < 2 {
+            collect_manifests(&folder.path(), &format!("{prefix}{name}/"), stages)?;
+        }
+    }
+    Ok(())
 }
 
 fn is_current(old: &Manifest, spec: &StageSpec, inputs: &[FileHash]) -> bool {

@@ -15,6 +15,7 @@ use tracemill_models::skill::SkillSettings;
 use crate::chat::{ChatSettings, OpenAiSettings};
 use crate::config::InputSetting;
 use crate::executor::Coordinates;
+use crate::train::{GrpoSection, LocalModelSection, PolicySection, SftSection};
 
 /// Everything a run depends on.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -50,6 +51,15 @@ pub struct Settings {
     /// Who is asked by `eval temporal`.
     #[serde(default)]
     pub temporal: TemporalSection,
+    /// The model that is trained.
+    #[serde(default)]
+    pub policy: PolicySection,
+    /// Supervised warm-up.
+    #[serde(default)]
+    pub sft: SftSection,
+    /// GRPO from execution feedback.
+    #[serde(default)]
+    pub grpo: GrpoSection,
 }
 
 /// `[sample]`
@@ -130,7 +140,7 @@ impl Default for EmbedSection {
 pub struct RewardSection {
     /// The rules: `paper`, `ces-code`, `swirl`, `gui-r1` or `odyssey`.
     pub profile: String,
-    /// `lexical` (built in, for screens with elements) or `endpoint`.
+    /// `lexical` (built in, for screens with elements), `endpoint` or `model` (a policy in this process).
     pub executor: String,
     /// What an endpoint's coordinates are: `px`, `norm`, `thousandths`, or `resized` (Qwen2.5-VL: pixels of the
     /// picture that the model saw).
@@ -142,8 +152,12 @@ pub struct RewardSection {
     pub structured: bool,
     /// The server of `endpoint`.
     pub endpoint: ChatSettings,
-    /// The frozen Coordinator of a State Tracker's reward.
+    /// The model of the executor `model`.
+    pub model: LocalModelSection,
+    /// The frozen Coordinator of a State Tracker's reward, behind a server.
     pub coordinator: ChatSettings,
+    /// The same in this process.
+    pub coordinator_model: LocalModelSection,
 }
 
 impl Default for RewardSection {
@@ -155,7 +169,9 @@ impl Default for RewardSection {
             max_tokens: 256,
             structured: false,
             endpoint: ChatSettings::default(),
+            model: LocalModelSection::default(),
             coordinator: ChatSettings::default(),
+            coordinator_model: LocalModelSection::default(),
         }
     }
 }
@@ -306,11 +322,15 @@ impl Default for ReportSection {
 pub fn device(name: &str) -> Result<Device> {
     match name {
         "cpu" => Ok(Device::Cpu),
-        "cuda" if cfg!(feature = "cuda") => Ok(Device::new_cuda(0)?),
-        "cuda" => {
-            bail!("this build has no CUDA: see README, section GPU (cargo build --release --features cuda)")
+        name if name == "cuda" || name.starts_with("cuda:") => {
+            let number = name.strip_prefix("cuda:").unwrap_or("0");
+            let Ok(number) = number.parse() else { bail!("unknown device `{name}`; known: cpu, cuda, cuda:N") };
+            if !cfg!(feature = "cuda") {
+                bail!("this build has no CUDA: see README, section GPU (scripts/build-cuda.sh)");
+            }
+            Ok(Device::new_cuda(number)?)
         }
-        other => bail!("unknown device `{other}`; known: cpu, cuda"),
+        other => bail!("unknown device `{other}`; known: cpu, cuda, cuda:N"),
     }
 }
 

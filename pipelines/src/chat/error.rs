@@ -69,6 +69,14 @@ pub enum CallError {
         /// The beginning of the answer.
         body: String,
     },
+    /// A model in this process cannot take what it is asked.
+    #[error("{model}: {reason}")]
+    Local {
+        /// The model's files.
+        model: String,
+        /// Why.
+        reason: String,
+    },
     /// Every endpoint of the model failed too often in a row, and none came back in time.
     #[error("{endpoints}: out of service for over {limit_secs} s: {reason}")]
     Unavailable {

@@ -6,12 +6,14 @@ mod coordinates;
 mod endpoint;
 mod ground;
 mod lexical;
+mod local;
 mod phrasing;
 
 pub use coordinates::{Coordinates, smart_resize};
 pub use endpoint::{Endpoint, ask, request_of};
 pub use ground::{Candidate, Grounding, ground};
 pub use lexical::Lexical;
+pub use local::{LocalExecutor, local_replies, local_request};
 pub use phrasing::{Gesture, Phrasing, Worded, is_ambiguous, phrasings};
 
 use tracemill_data::trace::Screen;

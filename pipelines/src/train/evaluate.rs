@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tracemill_models::policy::{Adapters, Finish, Packed, Policy, Prompt, Sampling};
 use tracemill_models::rl::Profile;
 
@@ -17,7 +17,7 @@ use crate::reward::{AgentRow, Rewarder};
 const BATCH: usize = 16;
 
 /// A held-out row and its greedy reply.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Judged {
     /// The row.
     pub id: String,
@@ -40,7 +40,7 @@ pub struct Judged {
 }
 
 /// Replies to held-out rows, and their means.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeldOut {
     /// Row by row.
     pub rows: Vec<Judged>,
