@@ -14,3 +14,5 @@ mod readme;
 mod real_data;
 /// Shared helpers: the program, folders, comparison.
 mod support;
+/// Training: the reward goes up, runs resume, wrong rows are named.
+mod train;

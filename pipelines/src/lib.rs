@@ -15,4 +15,5 @@ pub mod settings;
 pub mod stage;
 pub mod table;
 pub mod tensorboard;
+pub mod train;
 pub mod unit_views;

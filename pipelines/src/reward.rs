@@ -22,7 +22,8 @@ use tracemill_models::rl::{AgentReward, Outcome, Profile, agent_reward, score_ac
 
 use crate::chat::{BlockingClient, ChatError, ChatReply, ChatSettings, ErrorGuard, Image, Outcome as Called};
 use crate::executor::{
-    Command, Coordinates, Endpoint, Executor, Lexical, LocalExecutor, Reply, ask, local_replies, local_request,
+    Command, Coordinates, Endpoint, Executor, Lexical, LocalExecutor, Reply, ask, local_replies,
+    local_request,
 };
 use crate::settings::RewardSection;
 use crate::train::LocalModel;
@@ -283,11 +284,7 @@ impl Rewarder {
                 Called::Failed(error) => progress[i].failed = Some(format!("Coordinator: {error}")),
                 Called::Reply(reply) => {
                     let whole = self.profile.tracker_passes_whole_output;
-                    progress[i].instruct(if whole {
-                        Some(&reply)
-                    } else {
-                        self.profile.read(&reply).1
-                    });
+                    progress[i].instruct(if whole { Some(&reply) } else { self.profile.read(&reply).1 });
                     progress[i].coordinator = Some(reply);
                 }
             }

@@ -324,7 +324,9 @@ pub fn device(name: &str) -> Result<Device> {
         "cpu" => Ok(Device::Cpu),
         name if name == "cuda" || name.starts_with("cuda:") => {
             let number = name.strip_prefix("cuda:").unwrap_or("0");
-            let Ok(number) = number.parse() else { bail!("unknown device `{name}`; known: cpu, cuda, cuda:N") };
+            let Ok(number) = number.parse() else {
+                bail!("unknown device `{name}`; known: cpu, cuda, cuda:N")
+            };
             if !cfg!(feature = "cuda") {
                 bail!("this build has no CUDA: see README, section GPU (scripts/build-cuda.sh)");
             }

@@ -1,7 +1,8 @@
 //! Functions the compiler can vectorise, accurate to a few units in the last place of f32.
 
 /// `eˣ`; 0 below -87 and limited above 88.
-#[inline]
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "compiled for the vectors of its caller")]
 pub(crate) fn exp(x: f32) -> f32 {
     // Adding 1.5·2²³ rounds to an integer, which then stands in the low bits.
     const ROUND: f32 = 12_582_912.0;
@@ -48,7 +49,8 @@ pub(crate) fn normal_density(x: f32) -> f32 {
 }
 
 /// Sum of products with eight partial sums: vectorises, and the order is fixed.
-#[inline]
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "compiled for the vectors of its caller")]
 pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut sums = [0f32; 8];
     let (a8, b8) = (a.chunks_exact(8), b.chunks_exact(8));

@@ -3,6 +3,7 @@
 //!
 //! Work is cut into pieces of fixed size, so results do not depend on the number of threads.
 
+mod few;
 pub(crate) mod math;
 mod product;
 mod update;
@@ -10,11 +11,28 @@ mod update;
 use candle_core::{CpuStorage, DType, Layout, Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
+pub(crate) use few::few_rows;
 pub(crate) use product::{View, product};
 pub(crate) use update::{Moment, Parameter, sum_of_squares};
 
 /// Numbers a task works on, about a quarter of a core's cache.
 pub(crate) const PIECE: usize = 16_384;
+
+/// Runs a loop compiled for the widest vectors that this machine has. What it calls must be inlined to profit.
+#[inline]
+pub(crate) fn vectorised<T>(work: impl FnOnce() -> T) -> T {
+    struct Work<F>(F);
+    impl<T, F: FnOnce() -> T> pulp::NullaryFnOnce for Work<F> {
+        type Output = T;
+
+        #[inline(always)]
+        #[allow(clippy::inline_always, reason = "what is not inlined is not compiled for the vectors")]
+        fn call(self) -> T {
+            (self.0)()
+        }
+    }
+    pulp::Arch::new().dispatch(Work(work))
+}
 
 /// Whether the kernels take these tensors.
 pub(crate) fn takes(tensors: &[&Tensor]) -> bool {

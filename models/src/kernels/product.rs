@@ -23,7 +23,9 @@ impl<'a> View<'a> {
     }
 
     fn holds(&self, rows: usize, cols: usize) -> bool {
-        rows == 0 || cols == 0 || self.offset + (rows - 1) * self.row + (cols - 1) * self.col < self.numbers.len()
+        rows == 0
+            || cols == 0
+            || self.offset + (rows - 1) * self.row + (cols - 1) * self.col < self.numbers.len()
     }
 }
 

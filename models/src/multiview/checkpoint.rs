@@ -116,7 +116,8 @@ impl Checkpoint {
         }
         let mut take = |part: &str| parts.remove(part).unwrap_or_default();
         let encoder = Encoder::from_tensors(header.encoder, &take("model"))?;
-        let optimizer = AdamW::restore(header.train.optimizer(), header.steps, &header.updates, &mut take("adamw"))?;
+        let optimizer =
+            AdamW::restore(header.train.optimizer(), header.steps, &header.updates, &mut take("adamw"))?;
         let best = header.best.map(|(epoch, loss, retrieval)| BestEpoch {
             epoch,
             loss,

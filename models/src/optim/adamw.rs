@@ -135,11 +135,13 @@ impl AdamW {
         let moments = self.moments.get_mut(name).expect("`update` inserts it");
         let grad = (grad.to_dtype(dtype)? * scale)?;
         moments.first = ((&moments.first * self.settings.beta1)? + (&grad * (1.0 - self.settings.beta1))?)?;
-        moments.second = ((&moments.second * self.settings.beta2)? + (grad.sqr()? * (1.0 - self.settings.beta2))?)?;
+        moments.second =
+            ((&moments.second * self.settings.beta2)? + (grad.sqr()? * (1.0 - self.settings.beta2))?)?;
         let (root, first) = (moments.second.sqrt()?, moments.first.clone());
         let (rate, correction) = self.rate_and_root(self.moments[name].updates);
         let change = ((first / ((root / correction)? + self.settings.eps)?)? * rate)?;
-        let decayed = (var.as_tensor().to_dtype(dtype)? * (1.0 - self.settings.lr * self.settings.weight_decay))?;
+        let decayed =
+            (var.as_tensor().to_dtype(dtype)? * (1.0 - self.settings.lr * self.settings.weight_decay))?;
         var.set(&(decayed - change)?.to_dtype(var.dtype())?)?;
         Ok(())
     }

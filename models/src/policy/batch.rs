@@ -72,8 +72,9 @@ impl Packed {
     /// # Errors
     /// [`PolicyError::Input`] for an empty sequence.
     pub fn push_text(&mut self, tokens: &[u32]) -> Result<()> {
-        let (first, rest) =
-            tokens.split_at_checked(1).ok_or_else(|| PolicyError::Input("a sequence has no tokens".to_owned()))?;
+        let (first, rest) = tokens
+            .split_at_checked(1)
+            .ok_or_else(|| PolicyError::Input("a sequence has no tokens".to_owned()))?;
         self.push(first, &[rest])
     }
 

@@ -44,10 +44,7 @@ impl Held {
             mask.extend(std::iter::repeat_n(0f32, len + self.own));
         }
         let shape = (self.prompts.len(), 1, longest + self.own);
-        Ok(Gathered {
-            rows: Tensor::new(rows, device)?,
-            mask: Tensor::from_vec(mask, shape, device)?,
-        })
+        Ok(Gathered { rows: Tensor::new(rows, device)?, mask: Tensor::from_vec(mask, shape, device)? })
     }
 }
 

@@ -110,7 +110,10 @@ impl ModelConfig {
             return Err(PolicyError::config("hidden_act", format!("`{act}` is not supported: silu is")));
         }
         if keys.flag("mlp_bias")?.unwrap_or(false) {
-            return Err(PolicyError::config("mlp_bias", "biases in the feed-forward network are not supported"));
+            return Err(PolicyError::config(
+                "mlp_bias",
+                "biases in the feed-forward network are not supported",
+            ));
         }
         let (hidden_size, heads) = (keys.size("hidden_size")?, keys.size("num_attention_heads")?);
         let bias = keys.flag("attention_bias")?.unwrap_or(false);
@@ -153,7 +156,9 @@ impl ModelConfig {
         };
         let key = |name: &str| format!("{arch}.{name}");
         let kind = key("rope.scaling.type");
-        if let Some(kind) = content.metadata.get(&kind).and_then(|v| v.to_string().ok()).filter(|k| *k != "none") {
+        if let Some(kind) =
+            content.metadata.get(&kind).and_then(|v| v.to_string().ok()).filter(|k| *k != "none")
+        {
             let reason = format!("`{kind}` is not supported in GGUF files: use the Hugging Face folder");
             return Err(PolicyError::config(&key("rope.scaling.type"), reason));
         }
@@ -230,7 +235,9 @@ impl ModelConfig {
         });
         json["rope_scaling"] = match self.rope_scaling {
             None => Json::Null,
-            Some(RopeScaling::Linear { factor }) => serde_json::json!({"rope_type": "linear", "factor": factor}),
+            Some(RopeScaling::Linear { factor }) => {
+                serde_json::json!({"rope_type": "linear", "factor": factor})
+            }
             Some(RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original }) => {
                 serde_json::json!({
                     "rope_type": "llama3", "factor": factor, "low_freq_factor": low_freq_factor,
@@ -353,7 +360,8 @@ impl Metadata<'_> {
 
     fn number(&self, key: &str) -> Result<Option<f64>> {
         let wrong = || PolicyError::config(key, "not a number");
-        let of = |value: &Value| value.to_f32().map(f64::from).or_else(|_| value.to_f64()).map_err(|_| wrong());
+        let of =
+            |value: &Value| value.to_f32().map(f64::from).or_else(|_| value.to_f64()).map_err(|_| wrong());
         self.0.metadata.get(key).map(of).transpose()
     }
 }

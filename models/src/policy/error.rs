@@ -61,7 +61,9 @@ pub enum PolicyError {
         reason: String,
     },
     /// A weight that the configuration asks for is not there.
-    #[error("the model has no tensor `{name}`: the weights are not all there, or belong to another configuration")]
+    #[error(
+        "the model has no tensor `{name}`: the weights are not all there, or belong to another configuration"
+    )]
     MissingTensor {
         /// Its name.
         name: String,

@@ -4,7 +4,7 @@ use candle_core::{CpuStorage, D, DType, InplaceOp1, Layout, Result, Storage, Ten
 use rayon::prelude::*;
 
 use crate::kernels::math::exp;
-use crate::kernels::{self, numbers};
+use crate::kernels::{self, numbers, vectorised};
 
 /// Bytes of logits that are held at once.
 const BLOCK_BYTES: usize = 256 << 20;
@@ -29,11 +29,18 @@ pub(super) fn block_rows(vocabulary: usize) -> usize {
 /// `logits` `[n, vocabulary]`, already divided by the temperature.
 pub(super) fn token_stats(logits: &Tensor, targets: &[u32]) -> Result<TokenStats> {
     if kernels::takes(&[logits]) {
-        return on_cpu(logits, |row, target| {
-            let Softmax { most, sum, weighted } = Softmax::of(row);
-            let normaliser = most + sum.ln();
-            (row[target as usize] - normaliser, normaliser - most - weighted / sum)
-        }, targets);
+        return on_cpu(
+            logits,
+            |row, target| {
+                let Softmax { most, sum, weighted } = vectorised(
+                    #[inline(always)]
+                    || Softmax::of(row),
+                );
+                let normaliser = most + sum.ln();
+                (row[target as usize] - normaliser, normaliser - most - weighted / sum)
+            },
+            targets,
+        );
     }
     let logp = candle_nn::ops::log_softmax(&logits.to_dtype(DType::F32)?, D::Minus1)?;
     let entropy = (logp.exp()? * &logp)?.sum(D::Minus1)?.neg()?;
@@ -41,7 +48,11 @@ pub(super) fn token_stats(logits: &Tensor, targets: &[u32]) -> Result<TokenStats
     Ok(TokenStats { logp: logp.gather(&index, 1)?.squeeze(1)?.to_vec1()?, entropy: entropy.to_vec1()? })
 }
 
-fn on_cpu(logits: &Tensor, of: impl Fn(&[f32], u32) -> (f32, f32) + Sync, targets: &[u32]) -> Result<TokenStats> {
+fn on_cpu(
+    logits: &Tensor,
+    of: impl Fn(&[f32], u32) -> (f32, f32) + Sync,
+    targets: &[u32],
+) -> Result<TokenStats> {
     let (storage, layout) = logits.storage_and_layout();
     let Storage::Cpu(storage) = &*storage else { bail!("expected logits on the CPU") };
     let (all, width) = (numbers(storage, layout)?, logits.dim(1)?);
@@ -60,6 +71,8 @@ struct Softmax {
 }
 
 impl Softmax {
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "compiled for the vectors of its caller")]
     fn of(row: &[f32]) -> Self {
         let most = most(row);
         // Sixteen partial sums vectorise, and fix the order.
@@ -75,6 +88,8 @@ impl Softmax {
     }
 }
 
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "compiled for the vectors of its caller")]
 fn most(row: &[f32]) -> f32 {
     let mut most = [f32::NEG_INFINITY; 16];
     for chunk in row.chunks(16) {
@@ -117,17 +132,22 @@ impl InplaceOp1 for Gradient<'_> {
         };
         let rows = all[from..to].par_chunks_mut(self.width);
         rows.zip(self.targets).zip(self.grad).for_each(|((row, target), grad)| {
-            let most = most(row);
-            let mut sums = [0f32; 16];
-            for chunk in row.chunks_mut(16) {
-                for (s, x) in sums.iter_mut().zip(chunk) {
-                    *x = exp(*x - most);
-                    *s += *x;
-                }
-            }
-            let scale = -grad / sums.iter().sum::<f32>();
-            row.iter_mut().for_each(|x| *x *= scale);
-            row[*target as usize] += grad;
+            vectorised(
+                #[inline(always)]
+                || {
+                    let most = most(row);
+                    let mut sums = [0f32; 16];
+                    for chunk in row.chunks_mut(16) {
+                        for (s, x) in sums.iter_mut().zip(chunk) {
+                            *x = exp(*x - most);
+                            *s += *x;
+                        }
+                    }
+                    let scale = -grad / sums.iter().sum::<f32>();
+                    row.iter_mut().for_each(|x| *x *= scale);
+                    row[*target as usize] += grad;
+                },
+            )
         });
         Ok(())
     }

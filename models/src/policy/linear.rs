@@ -5,6 +5,7 @@ use candle_core::{Tensor, Var};
 use super::error::Result;
 use super::ops;
 use super::random::Dropout;
+use crate::kernels;
 
 /// Gradients by the names of parameters.
 pub type Grads = std::collections::BTreeMap<String, Tensor>;
@@ -48,6 +49,14 @@ pub(super) struct Linear {
     pub trained: bool,
 }
 
+/// `x·wᵀ`.
+pub(super) fn times(x: &Tensor, w: &Tensor) -> candle_core::Result<Tensor> {
+    match kernels::few_rows(x, w)? {
+        Some(y) => Ok(y),
+        None => x.matmul(&w.t()?),
+    }
+}
+
 /// How a pass uses adapters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Adapters {
@@ -71,7 +80,7 @@ impl Linear {
     pub fn forward(&self, x: &Tensor, adapters: Adapters, dropout: &Dropout) -> Result<Tensor> {
         let lora = self.lora.as_ref().filter(|_| adapters == Adapters::On);
         let merged = lora.and_then(|lora| lora.merged.as_ref()).filter(|_| dropout.is_off());
-        let y = x.matmul(&merged.unwrap_or(&self.weight).t()?)?;
+        let y = times(x, merged.unwrap_or(&self.weight))?;
         let y = match &self.bias {
             Some(bias) => y.broadcast_add(bias)?,
             None => y,
@@ -91,7 +100,13 @@ impl Linear {
     ///
     /// # Shapes
     /// `x` `[t, in]`, `grad` `[t, out]`; returns `[t, in]`.
-    pub fn backward(&self, x: &Tensor, grad: &Tensor, dropout: &Dropout, grads: &mut Grads) -> Result<Tensor> {
+    pub fn backward(
+        &self,
+        x: &Tensor,
+        grad: &Tensor,
+        dropout: &Dropout,
+        grads: &mut Grads,
+    ) -> Result<Tensor> {
         if self.trained {
             add(grads, &format!("{}.weight", self.name), grad.t()?.matmul(x)?)?;
             if self.bias.is_some() {

@@ -106,9 +106,16 @@ impl LoraConfig {
             Value::String(text) => text == "none",
             _ => false,
         };
-        for key in ["use_dora", "modules_to_save", "rank_pattern", "alpha_pattern", "bias", "fan_in_fan_out",
-            "layers_to_transform", "trainable_token_indices"]
-        {
+        for key in [
+            "use_dora",
+            "modules_to_save",
+            "rank_pattern",
+            "alpha_pattern",
+            "bias",
+            "fan_in_fan_out",
+            "layers_to_transform",
+            "trainable_token_indices",
+        ] {
             if !unset(&json[key]) {
                 return Err(refuse(format!("`{key}` is set to {}, which is not supported", json[key])));
             }
@@ -167,7 +174,9 @@ impl Policy {
             let tensor = tensor.ok_or_else(|| PolicyError::Adapter(format!("it has no tensor `{name}`")))?;
             if tensor.dims() != [shape.0, shape.1] {
                 let found = tensor.dims();
-                return Err(PolicyError::Adapter(format!("`{name}` has shape {found:?}, expected {shape:?}")));
+                return Err(PolicyError::Adapter(format!(
+                    "`{name}` has shape {found:?}, expected {shape:?}"
+                )));
             }
             Ok(tensor.to_device(&device)?)
         })?;

@@ -13,7 +13,7 @@ use super::config::ModelConfig;
 use super::error::{PolicyError, Result};
 use super::head::{TokenStats, block_rows, logits_gradient, token_stats};
 use super::layer::{Layer, Norm, Pass, Saved};
-use super::linear::{Adapters, Grads, Linear, add};
+use super::linear::{Adapters, Grads, Linear, add, times};
 use super::lora::LoraConfig;
 use super::ops::{self, Rotation};
 use super::random::{Dropout, stream};
@@ -210,7 +210,9 @@ impl Policy {
     pub(super) fn embed(&self, tokens: &[u32]) -> Result<Tensor> {
         let vocabulary = self.config.vocab_size;
         if let Some(token) = tokens.iter().find(|token| **token as usize >= vocabulary) {
-            return Err(PolicyError::Input(format!("token {token} is outside the vocabulary of {vocabulary}")));
+            return Err(PolicyError::Input(format!(
+                "token {token} is outside the vocabulary of {vocabulary}"
+            )));
         }
         Ok(ops::pick_rows(&self.embedding, tokens, &self.device)?)
     }
@@ -221,7 +223,7 @@ impl Policy {
         let head = self.head.as_ref().unwrap_or(&self.embedding);
         // Scaling the rows is cheaper than scaling the logits.
         let rows = if temperature == 1.0 { rows.clone() } else { (rows / temperature)? };
-        Ok(rows.matmul(&head.t()?)?.to_dtype(logit_dtype(self.dtype))?)
+        Ok(times(&rows, head)?.to_dtype(logit_dtype(self.dtype))?)
     }
 
     /// Logits of every row, for tests and for comparison with other implementations.
@@ -258,7 +260,9 @@ impl Policy {
         let longest = packed.positions().iter().max().map_or(0, |p| *p as usize + 1);
         if longest > self.config.max_positions {
             let most = self.config.max_positions;
-            return Err(PolicyError::Input(format!("a sequence has {longest} tokens, the model's limit is {most}")));
+            return Err(PolicyError::Input(format!(
+                "a sequence has {longest} tokens, the model's limit is {most}"
+            )));
         }
         let x = self.embed(packed.tokens())?;
         let rotation = Rotation::new(&self.config, packed.positions(), &x)?;

@@ -266,12 +266,13 @@ impl Policy {
         while !rest.is_empty() {
             let mut packed = Packed::default();
             let mut count = 0;
-            while count < rest.len() && (count == 0 || packed.len() + rest[count].tokens.len() <= PREFILL_ROWS) {
+            while count < rest.len()
+                && (count == 0 || packed.len() + rest[count].tokens.len() <= PREFILL_ROWS)
+            {
                 packed.push(&rest[count].tokens, &[])?;
                 count += 1;
             }
-            let last: Vec<u32> =
-                packed.segments().iter().map(|s| (s.start + s.len - 1) as u32).collect();
+            let last: Vec<u32> = packed.segments().iter().map(|s| (s.start + s.len - 1) as u32).collect();
             places.extend(packed.segments().iter().map(|s| (rows + s.start, s.len)));
             let x = self.read(&packed, adapters, &mut parts)?;
             logits.push(self.logits(&self.norm.forward(&ops::pick_rows(&x, &last, self.device())?)?, 1.0)?);
@@ -284,7 +285,8 @@ impl Policy {
             capacity: sampling.max_tokens,
         };
         let caches = parts.into_iter().map(|parts| self.cache(&parts, sequences.len(), held.capacity));
-        let batch = Batch { caches: caches.collect::<Result<_>>()?, held, rows: (0..sequences.len()).collect() };
+        let batch =
+            Batch { caches: caches.collect::<Result<_>>()?, held, rows: (0..sequences.len()).collect() };
         Ok((batch, Tensor::cat(&logits, 0)?))
     }
 
@@ -298,7 +300,12 @@ impl Policy {
     }
 
     /// Runs the layers over packed prompts, and keeps keys and values.
-    fn read(&self, packed: &Packed, adapters: Adapters, kept: &mut [Vec<(Tensor, Tensor)>]) -> Result<Tensor> {
+    fn read(
+        &self,
+        packed: &Packed,
+        adapters: Adapters,
+        kept: &mut [Vec<(Tensor, Tensor)>],
+    ) -> Result<Tensor> {
         let mut x = self.embed(packed.tokens())?;
         let rotation = Rotation::new(self.config(), packed.positions(), &x)?;
         let dropout = Dropout::off();
@@ -358,7 +365,8 @@ fn write(
 ) -> Result<()> {
     let width = logits.dim(1)?;
     let all = logits.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>()?;
-    let row_of: std::collections::BTreeMap<usize, usize> = rows.iter().enumerate().map(|(r, &i)| (i, r)).collect();
+    let row_of: std::collections::BTreeMap<usize, usize> =
+        rows.iter().enumerate().map(|(r, &i)| (i, r)).collect();
     let mut going: Vec<(usize, &mut Sequence)> =
         sequences.iter_mut().enumerate().filter(|(i, s)| !s.ended && row_of.contains_key(i)).collect();
     going.par_iter_mut().for_each(|(i, s)| {

@@ -119,7 +119,8 @@ impl Weights {
     /// [`PolicyError::File`] names what is missing or cannot be read.
     pub fn open_folder(folder: &Path) -> Result<Self> {
         let index = folder.join("model.safetensors.index.json");
-        let files = if index.exists() { parts(folder, &index)? } else { vec![folder.join("model.safetensors")] };
+        let files =
+            if index.exists() { parts(folder, &index)? } else { vec![folder.join("model.safetensors")] };
         if let Some(missing) = files.iter().find(|file| !file.exists()) {
             return Err(PolicyError::file(missing, "not there"));
         }
@@ -136,7 +137,9 @@ impl Weights {
     /// [`PolicyError::MissingTensor`] and [`PolicyError::Shape`].
     pub fn get(&self, name: &str, shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor> {
         let tensor = match self {
-            Self::Memory(tensors) => tensors.get(name).ok_or_else(|| PolicyError::missing(name))?.to_device(device)?,
+            Self::Memory(tensors) => {
+                tensors.get(name).ok_or_else(|| PolicyError::missing(name))?.to_device(device)?
+            }
             Self::Safetensors(files) => {
                 files.get(name).map_err(|_| PolicyError::missing(name))?;
                 files.load(name, device)?

@@ -106,6 +106,7 @@ impl CallError {
             Self::Truncated { .. } => "truncated",
             Self::Malformed { .. } => "malformed",
             Self::Unavailable { .. } => "unavailable",
+            Self::Local { .. } => "local",
             Self::Miss { .. } => "miss",
         }
     }
@@ -117,7 +118,9 @@ impl CallError {
                 true
             }
             Self::Http { status, .. } => matches!(status, 408 | 429 | 500..),
-            Self::Unauthorised { .. } | Self::Unavailable { .. } | Self::Miss { .. } => false,
+            Self::Unauthorised { .. } | Self::Unavailable { .. } | Self::Local { .. } | Self::Miss { .. } => {
+                false
+            }
         }
     }
 }

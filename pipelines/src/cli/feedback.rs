@@ -78,6 +78,30 @@ pub struct RewardArgs {
 pub(super) enum ServeCommand {
     /// POST /reward and /score, each with a batch of rows; GET /health.
     Reward(ServeRewardArgs),
+    /// A policy of one's own behind OpenAI's chat completions, with log-probabilities.
+    Executor(ServeExecutorArgs),
+}
+
+/// Arguments of `serve executor`.
+#[derive(Debug, Args)]
+pub struct ServeExecutorArgs {
+    /// Address to listen at.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8766")]
+    pub addr: std::net::SocketAddr,
+    /// A Hugging Face folder, or a GGUF file [default: the setting `reward.model.model`].
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<PathBuf>,
+    /// An adapter (a PEFT folder) on top of it.
+    #[arg(long, value_name = "DIR")]
+    pub adapter: Option<PathBuf>,
+    /// cpu, cuda or cuda:N.
+    #[arg(long)]
+    pub device: Option<String>,
+    /// The model's name in replies [default: its files].
+    #[arg(long)]
+    pub name: Option<String>,
+    #[command(flatten)]
+    pub(super) common: Common,
 }
 
 /// Arguments of `serve reward`.

@@ -3,6 +3,7 @@
 mod eval;
 mod export;
 mod feedback;
+mod train;
 
 use std::path::PathBuf;
 
@@ -15,8 +16,12 @@ use eval::EvalCommand;
 pub use eval::{ActionsEvalArgs, CesEvalArgs, EncoderEvalArgs, SampleEvalArgs, TemporalEvalArgs};
 use export::ExportCommand;
 pub use export::{ExportArgs, RoleName, TemporalExportArgs, ValidateArgs};
-pub use feedback::{DoctorArgs, ExplainArgs, RewardArgs, ScoreArgs, ScoreDiffArgs, ServeRewardArgs};
+pub use feedback::{
+    DoctorArgs, ExplainArgs, RewardArgs, ScoreArgs, ScoreDiffArgs, ServeExecutorArgs, ServeRewardArgs,
+};
 use feedback::{ScoreCommand, ServeCommand};
+use train::TrainCommand;
+pub use train::{MergeArgs, TrainArgs};
 
 use crate::config::{InputSetting, resolve};
 use crate::pipeline;
@@ -65,6 +70,13 @@ enum Command {
         #[command(subcommand)]
         command: ExportCommand,
     },
+    /// Train a high-level agent: an adapter of a language model, into R/policies.
+    Train {
+        #[command(subcommand)]
+        command: TrainCommand,
+    },
+    /// Write a Hugging Face folder of a model with an adapter merged in.
+    Merge(MergeArgs),
     /// Check a data set: what a training framework would drop, misread or choke on.
     Validate(ValidateArgs),
     /// Score stored replies of an executor by a profile, or compare two profiles.
@@ -281,6 +293,8 @@ impl Cli {
             Command::Export { command: ExportCommand::Sft(args) } => stage::export::run(&args, Kind::Sft),
             Command::Export { command: ExportCommand::Rl(args) } => stage::export::run(&args, Kind::Rl),
             Command::Export { command: ExportCommand::Temporal(args) } => stage::temporal::export(&args),
+            Command::Train { command } => train::train(&command),
+            Command::Merge(args) => stage::train::merge(&args.common.settings()?, &args),
             Command::Validate(args) => stage::validate::run(&args),
             Command::Score(ScoreArgs { command: Some(ScoreCommand::Diff(args)), .. }) => {
                 stage::score::diff(&args)
@@ -290,6 +304,9 @@ impl Cli {
             Command::Reward(args) => stage::reward::run(&args.common.settings()?, &args),
             Command::Serve { command: ServeCommand::Reward(args) } => {
                 stage::serve::reward(&args.common.settings()?, &args)
+            }
+            Command::Serve { command: ServeCommand::Executor(args) } => {
+                stage::serve_executor::run(&args.common.settings()?, &args)
             }
             Command::Explain(args) => stage::explain::run(&args),
             Command::Ledger(args) => stage::ledger::run(&args),

@@ -38,10 +38,13 @@ pub fn local_request(
 }
 
 /// Replies of a model in this process, as those of a server are given.
-pub fn local_replies(model: &LocalModel, requests: &[LocalRequest]) -> Result<Vec<Outcome<String>>, ChatError> {
+pub fn local_replies(
+    model: &LocalModel,
+    requests: &[LocalRequest],
+) -> Result<Vec<Outcome<String>>, ChatError> {
     let replies = model.replies(requests);
-    let replies = replies
-        .map_err(|e| ChatError::Setting { key: model.name().to_owned(), reason: format!("{e:#}") })?;
+    let replies =
+        replies.map_err(|e| ChatError::Setting { key: model.name().to_owned(), reason: format!("{e:#}") })?;
     let outcome = |reply| match reply {
         Ok(text) => Outcome::Reply(text),
         Err(reason) => Outcome::Failed(CallError::Local { model: model.name().to_owned(), reason }),

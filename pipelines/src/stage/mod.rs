@@ -22,5 +22,7 @@ pub mod reward;
 pub mod sample;
 pub mod score;
 pub mod serve;
+pub mod serve_executor;
 pub mod temporal;
+pub mod train;
 pub mod validate;

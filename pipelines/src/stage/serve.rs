@@ -58,7 +58,7 @@ pub fn reward(settings: &Settings, args: &ServeRewardArgs) -> Result<()> {
     })
 }
 
-async fn interrupted() {
+pub(super) async fn interrupted() {
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending::<()>().await;
     }

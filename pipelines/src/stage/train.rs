@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use tracemill_data::artifact::AgentRole;
 
 use crate::cli::{MergeArgs, TrainArgs};
+use crate::publish::Folder;
 use crate::run::{Report, Run, StageInput, StageSpec};
 use crate::settings::Settings;
 use crate::table;
@@ -49,7 +50,8 @@ fn spec(
     section: Value,
 ) -> Result<StageSpec> {
     let policy = &settings.policy;
-    let model = policy.model.as_ref().context("no model: give --model a Hugging Face folder or a .gguf file")?;
+    let model =
+        policy.model.as_ref().context("no model: give --model a Hugging Face folder or a .gguf file")?;
     if args.data.is_empty() {
         bail!("no rows: give --data a folder that `tracemill export sft|rl --target tracemill` wrote");
     }
@@ -61,7 +63,9 @@ fn spec(
     files.extend(settings.reward.coordinator_model.adapter.iter().map(|path| ("coordinator-adapter", path)));
     let mut inputs = Vec::new();
     let numbered = |kind: &str, paths: &[std::path::PathBuf]| -> Vec<StageInput> {
-        let input = |(i, path): (usize, &std::path::PathBuf)| StageInput::External(path.clone(), format!("{kind}-{i}"));
+        let input = |(i, path): (usize, &std::path::PathBuf)| {
+            StageInput::External(path.clone(), format!("{kind}-{i}"))
+        };
         paths.iter().enumerate().map(input).collect()
     };
     for (kind, path) in files {
@@ -97,7 +101,10 @@ pub fn merge(settings: &Settings, args: &MergeArgs) -> Result<()> {
     if let Some(adapter) = &args.adapter {
         loaded.adapt(adapter)?;
     }
-    crate::publish::publish(&args.out, |folder| train::write_merged(&loaded.policy, &loaded.chat, folder))?;
+    let out = Folder::begin(&args.out, "merge")?;
+    train::write_merged(&loaded.policy, &loaded.chat, out.dir())?;
+    let depends = json!({ "model": args.model, "adapter": args.adapter });
+    out.publish(depends, settings.seed, &[], std::collections::BTreeMap::new())?;
     table::print(&format!("{} holds the model, adapter and all", args.out.display()));
     Ok(())
 }

@@ -116,7 +116,7 @@ pub fn grpo(settings: &Settings, inputs: &Inputs, draft: &mut Draft) -> Result<(
         loaded.policy.fold_adapter()?;
     }
     loaded.policy.add_lora(&policy.lora, settings.seed)?;
-    announce(policy, &loaded, &policy.lora);
+    announce(policy, &loaded);
     let steps = steps_of(&section, set.train.len());
     let updates = steps * (section.minibatches * section.inner_epochs) as u64;
     let warmup_steps = (section.warmup * updates as f64).ceil() as u64;
@@ -208,7 +208,8 @@ impl Grpo<'_> {
             ));
             bar.inc(1);
             self.tell(&values, &clock, held_out.as_ref())?;
-            let better = held_out.as_ref().and_then(HeldOut::reward).is_some_and(|reward| self.is_best(reward));
+            let better =
+                held_out.as_ref().and_then(HeldOut::reward).is_some_and(|reward| self.is_best(reward));
             if better || step.is_multiple_of(self.section.checkpoint_every.max(1) as u64) {
                 self.checkpoints.save(&self.trainer, &self.cursor, better)?;
             }
@@ -284,7 +285,8 @@ impl Grpo<'_> {
                 let flat = self.flat(&[(group, None)])?;
                 let temperature = self.sampling().logp_temperature();
                 let reference = self.trainer.policy.token_stats(&flat.packed, temperature, Adapters::Off)?;
-                let penalty = kl_in_reward(&flat.sampled, &reference.logp, &flat.lengths, None, &self.loss.kl)?;
+                let penalty =
+                    kl_in_reward(&flat.sampled, &reference.logp, &flat.lengths, None, &self.loss.kl)?;
                 let mut penalties = penalty.sequences.into_iter();
                 rewards.iter_mut().flatten().for_each(|r| *r -= penalties.next().unwrap_or(0.0));
             }
@@ -299,12 +301,17 @@ impl Grpo<'_> {
         let mut groups = self.roll(&first)?;
         let mut resampled = 0;
         for _ in 0..self.section.resample {
-            let dead: Vec<usize> = self.advantages(&groups)?.iter().enumerate()
-                .filter_map(|(i, a)| a.dead.then_some(i)).collect();
+            let dead: Vec<usize> = self
+                .advantages(&groups)?
+                .iter()
+                .enumerate()
+                .filter_map(|(i, a)| a.dead.then_some(i))
+                .collect();
             if dead.is_empty() {
                 break;
             }
-            let others: Vec<&TrainRow> = self.draw(rows.len(), dead.len()).into_iter().map(|i| &rows[i]).collect();
+            let others: Vec<&TrainRow> =
+                self.draw(rows.len(), dead.len()).into_iter().map(|i| &rows[i]).collect();
             resampled += dead.len();
             for (i, group) in dead.into_iter().zip(self.roll(&others)?) {
                 groups[i] = group;
@@ -375,7 +382,10 @@ impl Grpo<'_> {
             .collect::<Result<_>>()?;
         let learned: usize = parts.iter().flatten().map(|flat| flat.lengths.len()).sum();
         if learned == 0 {
-            bail!("none of the outputs of step {} could be rewarded: see the executor's errors", self.cursor.step + 1);
+            bail!(
+                "none of the outputs of step {} could be rewarded: see the executor's errors",
+                self.cursor.step + 1
+            );
         }
         self.fill_in(&mut parts)?;
         let mut tally = Tally::default();
@@ -487,7 +497,8 @@ impl Grpo<'_> {
             values.iter().sum::<f64>() / values.len().max(1) as f64
         };
         let average = mean(&|r| r.total);
-        let variance = rewards.iter().map(|r| (r - average).powi(2)).sum::<f64>() / rewards.len().max(1) as f64;
+        let variance =
+            rewards.iter().map(|r| (r - average).powi(2)).sum::<f64>() / rewards.len().max(1) as f64;
         let tokens: usize = texts().map(|text| text.tokens.len()).sum();
         let cut = texts().filter(|text| text.finish == Finish::Length).count();
         Ok(vec![
@@ -512,7 +523,8 @@ impl Grpo<'_> {
         if self.section.transcript_every == 0 || !step.is_multiple_of(self.section.transcript_every as u64) {
             return Ok(());
         }
-        let Some((group, advantages)) = batch.groups.iter().zip(&batch.advantages).find(|(_, a)| !a.dead) else {
+        let Some((group, advantages)) = batch.groups.iter().zip(&batch.advantages).find(|(_, a)| !a.dead)
+        else {
             return Ok(());
         };
         let texts: Vec<Transcript<'_>> = (0..group.outputs.len())
@@ -570,16 +582,29 @@ impl Grpo<'_> {
     }
 
     /// Publishes the adapter, of the model that was given: where the run began with one, the two as one.
-    fn finish(self, held_out: (Option<HeldOut>, Option<HeldOut>), start: Start, draft: &mut Draft) -> Result<()> {
-        let Self { trainer, journal, policy, seed, .. } = self;
+    fn finish(
+        self,
+        held_out: (Option<HeldOut>, Option<HeldOut>),
+        start: Start,
+        draft: &mut Draft,
+    ) -> Result<()> {
+        let Self { mut trainer, journal, policy, seed, checkpoints, cursor, .. } = self;
         let lora = trainer.policy.lora().context("an adapter is trained")?.clone();
-        let tensors = trainer.policy.lora_tensors()?;
         let base = policy.model.as_deref().unwrap_or(Path::new(""));
-        let (config, tensors) = match &start {
-            Some((config, before)) => combine((config, before), (&lora, &tensors))?,
-            None => (lora, tensors),
+        let write = |trainer: &Trainer, folder: &str| -> Result<()> {
+            let tensors = trainer.policy.lora_tensors()?;
+            let (config, tensors) = match &start {
+                Some((config, before)) => combine((config, before), (&lora, &tensors))?,
+                None => (lora.clone(), tensors),
+            };
+            write_adapter(&draft.path(folder), &config, &tensors, base)
         };
-        write_adapter(&draft.path("adapter"), &config, &tensors, base)?;
+        write(&trainer, "adapter")?;
+        let best = checkpoints.best::<Cursor>(&mut trainer)?.filter(|best| best.step < cursor.step);
+        if best.is_some() {
+            write(&trainer, "best")?;
+        }
+        draft.count("best_step", best.map_or(cursor.step, |best| best.step));
         if let (Some(before), Some(after)) = held_out {
             let difference: Option<Difference> = evaluate::difference(&before, &after, seed);
             draft.count("held_out_reward_before", json!(before.reward()));
@@ -617,7 +642,8 @@ impl Tally {
         self.tokens += n;
         self.entropy += entropy.iter().map(|x| f64::from(*x)).sum::<f64>();
         self.ratio += n * metrics.ratio;
-        for (sum, share) in self.clip.iter_mut().zip([metrics.clip_low, metrics.clip_high, metrics.clip_dual]) {
+        for (sum, share) in self.clip.iter_mut().zip([metrics.clip_low, metrics.clip_high, metrics.clip_dual])
+        {
             *sum += n * share;
         }
         self.kl_old += n * metrics.kl_old;

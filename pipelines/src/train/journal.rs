@@ -30,7 +30,8 @@ impl Journal {
         let work = draft.work_dir().to_owned();
         let board = EventWriter::create(&draft.path(""))?;
         let mut journal = Self { work, board, columns, lines: Vec::new(), transcripts: String::new() };
-        let step_of = |line: &str| serde_json::from_str::<Value>(line).ok().and_then(|row| row["step"].as_u64());
+        let step_of =
+            |line: &str| serde_json::from_str::<Value>(line).ok().and_then(|row| row["step"].as_u64());
         let earlier = std::fs::read_to_string(journal.path("metrics.jsonl")).unwrap_or_default();
         for line in earlier.lines().filter(|line| step_of(line).is_some_and(|step| step <= steps)) {
             let row: Map<String, Value> = serde_json::from_str(line)?;
@@ -92,7 +93,11 @@ impl Journal {
                 let _ = writeln!(text, "* {name}: {}", value.replace('\n', " "));
             }
             // Four spaces make a block that no output can end.
-            let _ = writeln!(text, "\n{}\n", output.lines().fold(String::new(), |all, line| all + "    " + line + "\n"));
+            let _ = writeln!(
+                text,
+                "\n{}\n",
+                output.lines().fold(String::new(), |all, line| all + "    " + line + "\n")
+            );
         }
         append(&self.path("transcripts.md"), &text)?;
         self.transcripts += &text;

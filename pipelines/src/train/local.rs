@@ -79,8 +79,12 @@ impl LocalModel {
                 .map(|&i| Prompt { tokens: prompts[i].clone().unwrap_or_default(), seeds: vec![0] })
                 .collect();
             let max_tokens = batch.iter().map(|&i| requests[i].max_tokens).max().unwrap_or(1);
-            let sampling =
-                Sampling { temperature: 0.0, max_tokens, stop: self.chat.stop.clone(), ..Sampling::default() };
+            let sampling = Sampling {
+                temperature: 0.0,
+                max_tokens,
+                stop: self.chat.stop.clone(),
+                ..Sampling::default()
+            };
             let texts = self.policy.sample(&asked, &sampling, Adapters::On, &mut |_, _, _| {})?;
             for (&i, text) in batch.iter().zip(texts) {
                 let tokens = &text[0].tokens[..text[0].tokens.len().min(requests[i].max_tokens)];
@@ -98,8 +102,11 @@ impl LocalModel {
         let tokens = self.chat.prompt(&messages)?;
         let most = self.policy.config().max_positions;
         if tokens.len() + request.max_tokens > most {
-            bail!("the prompt has {} tokens; with {} to answer the model's limit of {most} is passed",
-                tokens.len(), request.max_tokens);
+            bail!(
+                "the prompt has {} tokens; with {} to answer the model's limit of {most} is passed",
+                tokens.len(),
+                request.max_tokens
+            );
         }
         Ok(tokens)
     }

@@ -138,7 +138,8 @@ mod tests {
     #[test]
     fn a_long_sequence_beside_a_large_model_needs_checkpointing() {
         let (model, lora) = (qwen3_4b(), LoraConfig::default());
-        let plan = Plan { model: &model, lora: &lora, bytes: 2, merge: false, checkpointing: false, tokens: 16_384 };
+        let plan =
+            Plan { model: &model, lora: &lora, bytes: 2, merge: false, checkpointing: false, tokens: 16_384 };
         let (whole, thrifty) = (estimate(plan), estimate(Plan { checkpointing: true, ..plan }));
         assert!((whole.weights as f64 / 2.0 / 4.02e9 - 1.0).abs() < 0.01, "{}", whole.weights);
         assert!(thrifty.total() < 80 << 30, "{thrifty}");

@@ -109,7 +109,6 @@ impl ChatFormat {
         };
         Ok(self.tokenizer.decode(tokens, false)?)
     }
-
 }
 
 impl Loaded {
@@ -212,7 +211,8 @@ pub fn write_merged(policy: &Policy, chat: &ChatFormat, folder: &Path) -> Result
 fn copy_tokenizer_config(chat: &ChatFormat, folder: &Path) -> Result<()> {
     let source = chat.source.join("tokenizer_config.json");
     if source.is_file() {
-        std::fs::copy(&source, folder.join("tokenizer_config.json")).with_context(|| source.display().to_string())?;
+        std::fs::copy(&source, folder.join("tokenizer_config.json"))
+            .with_context(|| source.display().to_string())?;
         return Ok(());
     }
     let mut config = serde_json::json!({ "tokenizer_class": "PreTrainedTokenizerFast" });
@@ -235,18 +235,20 @@ pub fn combine(
     let mut tensors = BTreeMap::new();
     for name in names {
         let is_a = name.ends_with("lora_A.weight");
-        let part = |(config, tensors): (&LoraConfig, &BTreeMap<String, Tensor>), like: &Tensor| -> Result<Tensor> {
-            match tensors.get(name) {
-                // A module that only the other adapter has gets zeros.
-                None if is_a => Ok(Tensor::zeros((config.r, like.dim(1)?), like.dtype(), like.device())?),
-                None => Ok(Tensor::zeros((like.dim(0)?, config.r), like.dtype(), like.device())?),
-                Some(tensor) if is_a => Ok(tensor.clone()),
-                Some(tensor) => Ok((tensor * config.scale())?),
-            }
-        };
+        let part =
+            |(config, tensors): (&LoraConfig, &BTreeMap<String, Tensor>), like: &Tensor| -> Result<Tensor> {
+                match tensors.get(name) {
+                    // A module that only the other adapter has gets zeros.
+                    None if is_a => Ok(Tensor::zeros((config.r, like.dim(1)?), like.dtype(), like.device())?),
+                    None => Ok(Tensor::zeros((like.dim(0)?, config.r), like.dtype(), like.device())?),
+                    Some(tensor) if is_a => Ok(tensor.clone()),
+                    Some(tensor) => Ok((tensor * config.scale())?),
+                }
+            };
         let like = first.1.get(name).or_else(|| second.1.get(name)).context("a name of one of them")?;
         let like = like.to_device(&Device::Cpu)?;
-        let parts = [part(first, &like)?.to_device(&Device::Cpu)?, part(second, &like)?.to_device(&Device::Cpu)?];
+        let parts =
+            [part(first, &like)?.to_device(&Device::Cpu)?, part(second, &like)?.to_device(&Device::Cpu)?];
         tensors.insert(name.clone(), Tensor::cat(&parts, usize::from(!is_a))?);
     }
     let r = first.0.r + second.0.r;

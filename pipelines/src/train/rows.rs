@@ -1,6 +1,6 @@
 //! Exported pools (`export … --target tracemill`) as token ids.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
@@ -74,7 +74,7 @@ impl TrainSet {
     ///
     /// # Errors
     /// A file that is not there or is no pool, rows of another role or of templates that this program does not have
-    /// any more, and a task on both sides.
+    /// any more. Held-out rows whose task is trained on are left out.
     pub fn read(data: &[PathBuf], held_out: &[PathBuf], chat: &ChatFormat, wanted: Wanted) -> Result<Self> {
         let mut set = Self::default();
         let mut reader = Reader { chat, wanted, rejects: Vec::new(), hashes: BTreeMap::new() };
@@ -95,22 +95,24 @@ impl TrainSet {
             let first = set.rejects.first().map_or(String::new(), |r| format!("; the first: {}", r.reason));
             bail!("no rows to train on: {} were left out{first}", set.rejects.len());
         }
-        set.check_leaks()?;
+        set.drop_leaks();
         Ok(set)
     }
 
-    fn check_leaks(&self) -> Result<()> {
+    /// Leaves out held-out rows whose task is trained on, too.
+    fn drop_leaks(&mut self) {
         let key = |row: &TrainRow| row.agent.task.trim().to_lowercase();
-        let trained: std::collections::BTreeSet<String> = self.train.iter().map(key).collect();
-        match self.held_out.iter().find(|row| trained.contains(&key(row))) {
-            Some(row) => bail!(
-                "the task of held-out row {} is trained on, too ({:?}): export with a split by task, or give other \
-                 rows with --held-out",
-                row.id,
-                row.agent.task
-            ),
-            None => Ok(()),
-        }
+        let trained: BTreeSet<String> = self.train.iter().map(key).collect();
+        let (leaks, kept) =
+            std::mem::take(&mut self.held_out).into_iter().partition(|row| trained.contains(&key(row)));
+        self.held_out = kept;
+        let leaks: Vec<TrainRow> = leaks;
+        self.rejects.extend(leaks.into_iter().map(|row| Reject {
+            file: "held out".to_owned(),
+            line: 0,
+            reason: format!("its task is trained on, too: {:?}", row.agent.task),
+            id: row.id,
+        }));
     }
 }
 
@@ -186,7 +188,9 @@ impl Reader<'_> {
     /// What makes one row unfit.
     fn encode(&self, row: &PoolRow) -> Result<(Vec<u32>, Vec<u32>)> {
         if !row.images.is_empty() {
-            bail!("the prompt shows a picture, and the model reads text only: export with --observation elements");
+            bail!(
+                "the prompt shows a picture, and the model reads text only: export with --observation elements"
+            );
         }
         let messages: Vec<Message> =
             row.messages.iter().map(|m| Message::new(m.role.name(), m.content.as_str())).collect();

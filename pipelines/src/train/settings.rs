@@ -75,7 +75,9 @@ impl PolicySection {
         let device = device(&self.device)?;
         let dtype = match (self.dtype, device.is_cpu()) {
             (Number::F32, _) | (Number::Auto, true) => DType::F32,
-            (Number::Bf16, true) => bail!("policy.dtype is `bf16`: on the CPU it is slower than `f32`, use that"),
+            (Number::Bf16, true) => {
+                bail!("policy.dtype is `bf16`: on the CPU it is slower than `f32`, use that")
+            }
             (Number::Bf16 | Number::Auto, false) => DType::BF16,
         };
         Ok((device, dtype))
@@ -295,7 +297,11 @@ impl GrpoSection {
             }
         }
         if resolved.prompts() % self.minibatches != 0 {
-            bail!("grpo.minibatches is {}: {} prompts cannot be cut so", self.minibatches, resolved.prompts());
+            bail!(
+                "grpo.minibatches is {}: {} prompts cannot be cut so",
+                self.minibatches,
+                resolved.prompts()
+            );
         }
         Ok(resolved)
     }

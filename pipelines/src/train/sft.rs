@@ -70,8 +70,14 @@ pub(super) struct Prepared {
 }
 
 /// Loads the model and reads the rows.
-pub(super) fn prepare(policy: &PolicySection, inputs: &Inputs, replies: bool, max_tokens: usize) -> Result<Prepared> {
-    let source = policy.model.as_deref().context("no model: give --model a Hugging Face folder or a .gguf file")?;
+pub(super) fn prepare(
+    policy: &PolicySection,
+    inputs: &Inputs,
+    replies: bool,
+    max_tokens: usize,
+) -> Result<Prepared> {
+    let source =
+        policy.model.as_deref().context("no model: give --model a Hugging Face folder or a .gguf file")?;
     let (device, dtype) = policy.place()?;
     let loaded = load(source, dtype, &device, &policy.template)?;
     let wanted = Wanted { role: inputs.role, replies, max_tokens };
@@ -79,17 +85,50 @@ pub(super) fn prepare(policy: &PolicySection, inputs: &Inputs, replies: bool, ma
     Ok(Prepared { loaded, set })
 }
 
-/// The memory a run needs, and a warning if it is not there.
-pub(super) fn announce(policy: &PolicySection, loaded: &Loaded, lora: &tracemill_models::policy::LoraConfig) {
+/// The memory a run needs.
+fn needed(policy: &PolicySection, loaded: &Loaded) -> memory::Estimate {
     let dtype = loaded.policy.dtype();
-    let estimate = memory::estimate(Plan {
+    memory::estimate(Plan {
         model: loaded.policy.config(),
-        lora,
+        lora: &policy.lora,
         bytes: dtype.size_in_bytes() as u64,
         merge: policy.merges(dtype),
         checkpointing: policy.checkpointing,
         tokens: policy.micro_tokens as u64,
-    });
+    })
+}
+
+/// What `--dry-run` says: the resolved settings, the rows, and the memory.
+///
+/// # Errors
+/// A model or rows that cannot be read.
+pub fn dry_run(settings: &Settings, inputs: &Inputs, is_grpo: bool) -> Result<String> {
+    let grpo = settings.grpo.resolved(inputs.role)?;
+    let (section, most) = if is_grpo {
+        (json!({ "grpo": grpo }), grpo.max_prompt.unwrap_or(8_192))
+    } else {
+        (json!({ "sft": settings.sft }), settings.sft.max_tokens)
+    };
+    let Prepared { loaded, set } = prepare(&settings.policy, inputs, !is_grpo, most)?;
+    let estimate = needed(&settings.policy, &loaded);
+    let resolved = json!({ "policy": settings.policy, "train": section, "reward": settings.reward });
+    let longest = set.train.iter().map(TrainRow::tokens).max().unwrap_or(0);
+    let mut text = serde_json::to_string_pretty(&resolved)?;
+    text += &format!(
+        "\n{} rows to train on (the longest has {longest} tokens), {} held out, {} left out\n{estimate}",
+        set.train.len(),
+        set.held_out.len(),
+        set.rejects.len()
+    );
+    if let Some(warning) = estimate.warning(free_bytes(&settings.policy.device)) {
+        text += &format!("\nwarning: {warning}");
+    }
+    Ok(text)
+}
+
+/// Says how much memory a run needs, and warns if it is not there.
+pub(super) fn announce(policy: &PolicySection, loaded: &Loaded) {
+    let estimate = needed(policy, loaded);
     log::info!("{estimate}");
     if let Some(warning) = estimate.warning(free_bytes(&policy.device)) {
         log::warn!("{warning}");
@@ -124,7 +163,7 @@ pub fn sft(settings: &Settings, inputs: &Inputs, draft: &mut Draft) -> Result<()
         Some(folder) => loaded.adapt(folder)?,
         None => loaded.policy.add_lora(&policy.lora, settings.seed)?,
     }
-    announce(policy, &loaded, &policy.lora);
+    announce(policy, &loaded);
     let steps = (set.train.len().div_ceil(section.batch_rows.max(1)) * section.epochs) as u64;
     let warmup_steps = (section.warmup * steps as f64).ceil() as u64;
     let schedule = Schedule { warmup_steps, total_steps: steps, decay: section.decay };
@@ -209,7 +248,8 @@ impl Sft<'_> {
             let started = Instant::now();
             let (values, tokens) = self.step()?;
             self.cursor.step += 1;
-            let due = self.section.eval_every > 0 && self.cursor.step.is_multiple_of(self.section.eval_every as u64);
+            let due = self.section.eval_every > 0
+                && self.cursor.step.is_multiple_of(self.section.eval_every as u64);
             let held_out = if due || self.cursor.step == steps { self.evaluate()? } else { None };
             let secs = started.elapsed().as_secs_f64();
             let clock = [("tokens_per_sec", tokens as f64 / secs), ("step_secs", secs)];
@@ -326,10 +366,14 @@ impl Sft<'_> {
     }
 
     fn finish(self, last: Option<(Option<f64>, HeldOut)>, draft: &mut Draft) -> Result<()> {
-        let Self { trainer, journal, policy, .. } = self;
+        let Self { mut trainer, journal, policy, checkpoints, cursor, .. } = self;
         let lora = trainer.policy.lora().context("an adapter is trained")?.clone();
         let base = policy.model.as_deref().unwrap_or(Path::new(""));
         write_adapter(&draft.path("adapter"), &lora, &trainer.policy.lora_tensors()?, base)?;
+        if let Some(best) = checkpoints.best::<Cursor>(&mut trainer)?.filter(|best| best.step < cursor.step) {
+            write_adapter(&draft.path("best"), &lora, &trainer.policy.lora_tensors()?, base)?;
+            draft.count("best_step", best.step);
+        }
         if let Some((loss, judged)) = last {
             draft.count("held_out_loss", json!(loss));
             draft.count("held_out_format", json!(judged.format()));
@@ -340,7 +384,7 @@ impl Sft<'_> {
     }
 }
 
-pub(super) fn transcript(judged: &super::evaluate::Judged) -> Transcript<'_> {
+pub(super) fn transcript(judged: &evaluate::Judged) -> Transcript<'_> {
     let mut facts = vec![("task", judged.task.clone()), ("form", judged.format.to_string())];
     facts.extend(judged.total.map(|total| ("reward", format!("{total:.2}"))));
     facts.extend(judged.reply.clone().map(|reply| ("executor", reply)));

@@ -2,8 +2,8 @@
 
 use candle_core::{CpuStorage, CustomOp1, CustomOp2, Layout, Result, Shape, Tensor};
 
-use crate::kernels::math::{normal_cdf, normal_density};
 use super::{by_rows, numbers, storage};
+use crate::kernels::math::{normal_cdf, normal_density};
 
 struct Gelu {
     mask: Option<Tensor>,

@@ -2,8 +2,8 @@
 
 use candle_core::{CpuStorage, CustomOp1, CustomOp2, CustomOp3, Layout, Result, Shape, Tensor};
 
-use crate::kernels::math::dot;
 use super::{by_rows, column_sums, numbers, storage};
+use crate::kernels::math::dot;
 
 struct LayerNorm {
     eps: f64,

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use candle_core::{Device, Tensor};
 
 use super::super::ops::unit_rows;
-use crate::optim::AdamW;
 use super::super::{
     Encoder, EncoderConfig, Loss, LossWeights, Presence, SLOTS, TrainConfig, ViewBatch, contrastive,
     prediction, reconstruction, total,
 };
 use super::{masked, small, values};
+use crate::optim::AdamW;
 
 const GOLDEN: &[u8] = include_bytes!("../../../../tests/golden/multiview/encoder.safetensors");
 

@@ -113,7 +113,10 @@ fn nan_is_an_error_that_names_the_tensor_and_changes_nothing() {
     let units = ViewBatch::new([a, b, (c + bad).unwrap()], vec![[true; 3]; 4]).unwrap();
     let data = TrainData::new(units, vec!["one".to_owned(); 4]).unwrap();
     let error = train(&data, &small(), &quick(), None, &mut |_, _| ControlFlow::Continue(())).unwrap_err();
-    assert!(matches!(&error, EncoderError::Optimizer(OptimError::NonFiniteGradient { step: 1, .. })), "{error}");
+    assert!(
+        matches!(&error, EncoderError::Optimizer(OptimError::NonFiniteGradient { step: 1, .. })),
+        "{error}"
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::super::batch::Segment;
 use super::super::cache::{Held, LayerCache};
 use super::{Gradients, block};
 use crate::kernels::math::{dot, exp};
-use crate::kernels::{View, numbers, product};
+use crate::kernels::{View, numbers, product, vectorised};
 
 /// Heads of queries and keys, and the width of a head.
 #[derive(Clone, Copy)]
@@ -92,13 +92,20 @@ fn probabilities(
     product(&mut scores, width, false, (rows, heads.d, p_len), heads.scale(), queries, keys(p_start));
     let own = (rows, heads.d, from + rows);
     product(&mut scores[p_len..], width, false, own, heads.scale(), queries, keys(start));
-    for (r, row) in scores.chunks_exact_mut(width).enumerate() {
-        softmax(row, p_len + from + r + 1);
-    }
+    vectorised(
+        #[inline(always)]
+        || {
+            for (r, row) in scores.chunks_exact_mut(width).enumerate() {
+                softmax(row, p_len + from + r + 1);
+            }
+        },
+    );
     (scores, width)
 }
 
 /// The softmax of the first `seen` numbers; the others become 0.
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "compiled for the vectors of its caller")]
 fn softmax(row: &mut [f32], seen: usize) {
     let (seen, unseen) = row.split_at_mut(seen);
     unseen.fill(0.0);
@@ -112,6 +119,8 @@ fn softmax(row: &mut [f32], seen: usize) {
     }
 }
 
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "compiled for the vectors of its caller")]
 fn sum(numbers: &[f32]) -> f32 {
     let mut sums = [0f32; 8];
     let eights = numbers.chunks_exact(8);
@@ -156,7 +165,15 @@ fn forward_task((q, k, v): (&[f32], &[f32], &[f32]), heads: Heads, span: Span, k
             let (p, width) = probabilities((q, k), heads, span, (head, kv_head), (from, rows));
             let out = &mut out[from * d..(from + rows) * d];
             let values = |row: usize| View::rows(v, heads.at_kv(row, kv_head), heads.kv * d);
-            product(out, d, false, (rows, span.prefix.1, d), 1.0, View::rows(&p, 0, width), values(span.prefix.0));
+            product(
+                out,
+                d,
+                false,
+                (rows, span.prefix.1, d),
+                1.0,
+                View::rows(&p, 0, width),
+                values(span.prefix.0),
+            );
             let own = View::rows(&p, span.prefix.1, width);
             product(out, d, span.prefix.1 > 0, (rows, from + rows, d), 1.0, own, values(span.own.0));
         }
@@ -255,12 +272,17 @@ fn backward_task([q, k, v, grad]: [&[f32]; 4], heads: Heads, span: Span, kv_head
 
 /// `ds ← scale·p∘(ds − Σ ds∘p)`, row by row.
 fn score_gradient(ds: &mut [f32], p: &[f32], width: usize, scale: f32) {
-    for (ds, p) in ds.chunks_exact_mut(width).zip(p.chunks_exact(width)) {
-        let along = dot(ds, p);
-        for (s, p) in ds.iter_mut().zip(p) {
-            *s = scale * p * (*s - along);
-        }
-    }
+    vectorised(
+        #[inline(always)]
+        || {
+            for (ds, p) in ds.chunks_exact_mut(width).zip(p.chunks_exact(width)) {
+                let along = dot(ds, p);
+                for (s, p) in ds.iter_mut().zip(p) {
+                    *s = scale * p * (*s - along);
+                }
+            }
+        },
+    );
 }
 
 pub(super) fn cached(q: &Tensor, cache: &LayerCache, held: &Held) -> Result<Tensor> {
@@ -271,25 +293,30 @@ pub(super) fn cached(q: &Tensor, cache: &LayerCache, held: &Held) -> Result<Tens
         let mut out = vec![0f32; b * width];
         let capacity = held.capacity;
         out.par_chunks_mut(width).enumerate().for_each(|(i, out)| {
-            let (start, len) = held.prompts[i];
-            for (head, out) in out.chunks_exact_mut(heads.d).enumerate() {
-                let kv_head = head / heads.group();
-                let query = &q[heads.at_q(i, head)..][..heads.d];
-                let own = i * capacity..i * capacity + held.own;
-                let at = |row| heads.at_kv(row, kv_head);
-                let keys = (start..start + len).map(|row| &prompt_k[at(row)..][..heads.d]);
-                let keys = keys.chain(own.clone().map(|row| &own_k[at(row)..][..heads.d]));
-                let mut scores: Vec<f32> = keys.map(|key| dot(query, key) * heads.scale()).collect();
-                let seen = scores.len();
-                softmax(&mut scores, seen);
-                let values = (start..start + len).map(|row| &prompt_v[at(row)..][..heads.d]);
-                let values = values.chain(own.map(|row| &own_v[at(row)..][..heads.d]));
-                for (p, value) in scores.iter().zip(values) {
-                    for (y, x) in out.iter_mut().zip(value) {
-                        *y += p * x;
+            vectorised(
+                #[inline(always)]
+                || {
+                    let (start, len) = held.prompts[i];
+                    for (head, out) in out.chunks_exact_mut(heads.d).enumerate() {
+                        let kv_head = head / heads.group();
+                        let query = &q[heads.at_q(i, head)..][..heads.d];
+                        let own = i * capacity..i * capacity + held.own;
+                        let at = |row| heads.at_kv(row, kv_head);
+                        let keys = (start..start + len).map(|row| &prompt_k[at(row)..][..heads.d]);
+                        let keys = keys.chain(own.clone().map(|row| &own_k[at(row)..][..heads.d]));
+                        let mut scores: Vec<f32> = keys.map(|key| dot(query, key) * heads.scale()).collect();
+                        let seen = scores.len();
+                        softmax(&mut scores, seen);
+                        let values = (start..start + len).map(|row| &prompt_v[at(row)..][..heads.d]);
+                        let values = values.chain(own.map(|row| &own_v[at(row)..][..heads.d]));
+                        for (p, value) in scores.iter().zip(values) {
+                            for (y, x) in out.iter_mut().zip(value) {
+                                *y += p * x;
+                            }
+                        }
                     }
-                }
-            }
+                },
+            )
         });
         out
     })?;

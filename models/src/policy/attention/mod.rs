@@ -24,7 +24,11 @@ pub(super) struct Gradients {
 /// # Shapes
 /// `q` `[t, heads, d]`, `k` and `v` `[t, kv_heads, d]`; returns `[t, heads·d]`.
 pub(super) fn attention(q: &Tensor, k: &Tensor, v: &Tensor, segments: &[Segment]) -> Result<Tensor> {
-    if kernels::takes(&[q, k, v]) { cpu::forward(q, k, v, segments) } else { tensor::forward(q, k, v, segments) }
+    if kernels::takes(&[q, k, v]) {
+        cpu::forward(q, k, v, segments)
+    } else {
+        tensor::forward(q, k, v, segments)
+    }
 }
 
 /// The gradients for that of the output, `[t, heads·d]`.
@@ -46,7 +50,11 @@ pub(super) fn attention_backward(
 ///
 /// # Shapes
 /// `q` `[b, heads, d]`; see [`super::cache::LayerCache`] for the rest; returns `[b, heads·d]`.
-pub(super) fn attend_cached(q: &Tensor, cache: &super::cache::LayerCache, held: &super::cache::Held) -> Result<Tensor> {
+pub(super) fn attend_cached(
+    q: &Tensor,
+    cache: &super::cache::LayerCache,
+    held: &super::cache::Held,
+) -> Result<Tensor> {
     if kernels::takes(&[q]) { cpu::cached(q, cache, held) } else { tensor::cached(q, cache, held) }
 }
 

@@ -71,11 +71,13 @@ impl CustomOp3 for Backward {
         grad: &CpuStorage,
         grad_layout: &Layout,
     ) -> Result<(CpuStorage, Shape)> {
-        let (x, grad, weight) = (numbers(x, layout)?, numbers(grad, grad_layout)?, numbers(weight, weight_layout)?);
+        let (x, grad, weight) =
+            (numbers(x, layout)?, numbers(grad, grad_layout)?, numbers(weight, weight_layout)?);
         let width = weight.len();
         let mut out = vec![0f32; x.len()];
         by_rows(&mut out, width, |first, rows| {
-            let inputs = x[first * width..].chunks_exact(width).zip(grad[first * width..].chunks_exact(width));
+            let inputs =
+                x[first * width..].chunks_exact(width).zip(grad[first * width..].chunks_exact(width));
             for (y, (x, grad)) in rows.chunks_exact_mut(width).zip(inputs) {
                 let scale = 1.0 / (dot(x, x) / width as f32 + self.eps as f32).sqrt();
                 if self.part == Part::Weight {

@@ -3,7 +3,7 @@
 use candle_core::{CpuStorage, CustomOp2, CustomOp3, Layout, Result, Shape, Tensor};
 
 use crate::kernels::math::exp;
-use crate::kernels::{by_rows, numbers, storage, takes};
+use crate::kernels::{by_rows, numbers, storage, takes, vectorised};
 
 /// Numbers a task works on.
 const WIDTH: usize = 1024;
@@ -15,7 +15,11 @@ pub(in super::super) fn swiglu(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
 }
 
 /// Gradients of gate and up: `grad·up·σ(gate)·(1 + gate·(1 − σ(gate)))` and `grad·silu(gate)`.
-pub(in super::super) fn swiglu_backward(gate: &Tensor, up: &Tensor, grad: &Tensor) -> Result<(Tensor, Tensor)> {
+pub(in super::super) fn swiglu_backward(
+    gate: &Tensor,
+    up: &Tensor,
+    grad: &Tensor,
+) -> Result<(Tensor, Tensor)> {
     if takes(&[gate, up, grad]) {
         let of = |side| gate.apply_op3_no_bwd(up, grad, &Backward { side });
         return Ok((of(Side::Gate)?, of(Side::Up)?));
@@ -25,6 +29,8 @@ pub(in super::super) fn swiglu_backward(gate: &Tensor, up: &Tensor, grad: &Tenso
     Ok((((grad * up)? * slope)?, (grad * (gate * sigmoid)?)?))
 }
 
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "compiled for the vectors of its caller")]
 fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
@@ -47,9 +53,14 @@ impl CustomOp2 for Forward {
         let mut out = vec![0f32; gate.len()];
         by_rows(&mut out, WIDTH, |first, piece| {
             let from = first * WIDTH;
-            for ((y, g), u) in piece.iter_mut().zip(&gate[from..]).zip(&up[from..]) {
-                *y = g * sigmoid(*g) * u;
-            }
+            vectorised(
+                #[inline(always)]
+                || {
+                    for ((y, g), u) in piece.iter_mut().zip(&gate[from..]).zip(&up[from..]) {
+                        *y = g * sigmoid(*g) * u;
+                    }
+                },
+            );
         });
         Ok(storage(out, layout.shape()))
     }
@@ -84,13 +95,22 @@ impl CustomOp3 for Backward {
         by_rows(&mut out, WIDTH, |first, piece| {
             let from = first * WIDTH;
             let inputs = gate[from..].iter().zip(&up[from..]).zip(&grad[from..]);
-            match self.side {
-                Side::Gate => piece.iter_mut().zip(inputs).for_each(|(y, ((g, u), d))| {
-                    let s = sigmoid(*g);
-                    *y = d * u * s * (1.0 + g * (1.0 - s));
-                }),
-                Side::Up => piece.iter_mut().zip(inputs).for_each(|(y, ((g, _), d))| *y = d * g * sigmoid(*g)),
-            }
+            vectorised(
+                #[inline(always)]
+                || match self.side {
+                    Side::Gate => {
+                        for (y, ((g, u), d)) in piece.iter_mut().zip(inputs) {
+                            let s = sigmoid(*g);
+                            *y = d * u * s * (1.0 + g * (1.0 - s));
+                        }
+                    }
+                    Side::Up => {
+                        for (y, ((g, _), d)) in piece.iter_mut().zip(inputs) {
+                            *y = d * g * sigmoid(*g);
+                        }
+                    }
+                },
+            );
         });
         Ok(storage(out, layout.shape()))
     }

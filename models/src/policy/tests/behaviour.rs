@@ -55,7 +55,10 @@ fn a_fresh_adapter_changes_nothing_and_a_trained_one_survives_its_file() {
     let mut packed = Packed::default();
     packed.push_text(&[1, 2, 3, 4, 5]).unwrap();
     let plain = policy.token_stats(&packed, 1.0, Adapters::On).unwrap();
-    let config = LoraConfig { target_modules: ["q_proj".to_owned(), "down_proj".to_owned()].into(), ..LoraConfig::default() };
+    let config = LoraConfig {
+        target_modules: ["q_proj".to_owned(), "down_proj".to_owned()].into(),
+        ..LoraConfig::default()
+    };
     policy.add_lora(&config, 2).unwrap();
     assert_eq!(policy.vars().len(), 2 * 2 * tiny().layers);
     assert_eq!(policy.token_stats(&packed, 1.0, Adapters::On).unwrap(), plain);
@@ -79,11 +82,13 @@ fn all_weights_of_a_random_model_learn() {
 #[test]
 fn settings_that_cannot_work_are_refused() {
     let mut policy = Policy::random(tiny(), 1, DType::F32, &Device::Cpu).unwrap();
-    let refused = |policy: &mut Policy, config: LoraConfig| policy.add_lora(&config, 1).unwrap_err().to_string();
+    let refused =
+        |policy: &mut Policy, config: LoraConfig| policy.add_lora(&config, 1).unwrap_err().to_string();
     let modules = ["query".to_owned()].into();
     let message = refused(&mut policy, LoraConfig { target_modules: modules, ..LoraConfig::default() });
     assert!(message.contains("`query`; there are q_proj"), "{message}");
     assert!(refused(&mut policy, LoraConfig { r: 0, ..LoraConfig::default() }).contains("r is 0"));
-    let dora = r#"{"peft_type": "LORA", "r": 8, "lora_alpha": 16, "target_modules": ["q_proj"], "use_dora": true}"#;
+    let dora =
+        r#"{"peft_type": "LORA", "r": 8, "lora_alpha": 16, "target_modules": ["q_proj"], "use_dora": true}"#;
     assert!(LoraConfig::from_peft(dora).unwrap_err().to_string().contains("`use_dora` is set to true"));
 }

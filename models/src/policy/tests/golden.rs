@@ -91,7 +91,8 @@ fn adapters_of_peft_give_its_logits_and_gradients() {
             }
         }
         let tensors = policy.merged_tensors().unwrap();
-        let whole = Policy::new(golden.config.clone(), &Weights::Memory(tensors), DType::F32, policy.device());
+        let whole =
+            Policy::new(golden.config.clone(), &Weights::Memory(tensors), DType::F32, policy.device());
         let mut packed = Packed::default();
         packed.push_text(&[&golden.ids[0][..], &[1]].concat()).unwrap();
         let logits = numbers(&whole.unwrap().all_logits(&packed, Adapters::On).unwrap());
@@ -106,14 +107,16 @@ fn completions_that_share_a_prompt_are_as_if_alone() {
     for dtype in [DType::F32, DType::F64] {
         let mut policy = golden.policy(dtype);
         policy.train_everything().unwrap();
-        let (prompt, completions) = (&golden.ids[2][..9], [&golden.ids[0][..5], &golden.ids[1][..1], &[], &[7, 7, 3]]);
+        let (prompt, completions) =
+            (&golden.ids[2][..9], [&golden.ids[0][..5], &golden.ids[1][..1], &[], &[7, 7, 3]]);
         let mut shared = Packed::default();
         shared.push(prompt, &completions).unwrap();
         let mut apart = Packed::default();
         completions.iter().for_each(|c| apart.push(prompt, &[c]).unwrap());
         assert!(shared.len() < apart.len());
         let run = |packed: &Packed| {
-            let forward = policy.forward(packed, TrainPass { temperature: 0.8, ..TrainPass::default() }).unwrap();
+            let forward =
+                policy.forward(packed, TrainPass { temperature: 0.8, ..TrainPass::default() }).unwrap();
             let logp = wide(&forward.stats().logp);
             let coefficients: Vec<f32> = (0..logp.len()).map(|i| 0.3 - 0.1 * i as f32).collect();
             (logp, policy.backward(forward, &coefficients).unwrap())

@@ -53,7 +53,8 @@ impl Golden {
     fn policy(&self, dtype: DType) -> Policy {
         // One of the three comes in parts.
         let sharded = folder(self.name).join("sharded");
-        let weights = Weights::open_folder(if sharded.exists() { &sharded } else { sharded.parent().unwrap() });
+        let weights =
+            Weights::open_folder(if sharded.exists() { &sharded } else { sharded.parent().unwrap() });
         Policy::new(self.config.clone(), &weights.unwrap(), dtype, &Device::Cpu).unwrap()
     }
 

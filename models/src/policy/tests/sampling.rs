@@ -56,9 +56,13 @@ fn log_probabilities_of_sampling_are_those_of_training() {
             .ids
             .iter()
             .enumerate()
-            .map(|(i, ids)| Prompt { tokens: ids.clone(), seeds: (0..4).map(|k| 10 * i as u64 + k).collect() })
+            .map(|(i, ids)| Prompt {
+                tokens: ids.clone(),
+                seeds: (0..4).map(|k| 10 * i as u64 + k).collect(),
+            })
             .collect();
-        let sampling = Sampling { temperature: 0.8, max_tokens: 12, stop: (0..20).collect(), ..Sampling::default() };
+        let sampling =
+            Sampling { temperature: 0.8, max_tokens: 12, stop: (0..20).collect(), ..Sampling::default() };
         let mut ended = 0;
         let texts = policy.sample(&prompts, &sampling, Adapters::On, &mut |_, _, _| ended += 1).unwrap();
         assert_eq!(ended, 12);
@@ -83,14 +87,21 @@ fn log_probabilities_of_sampling_are_those_of_training() {
 fn a_seed_gives_the_same_text_whatever_else_is_in_the_batch() {
     let golden = Golden::of("llama");
     let policy = golden.policy(DType::F32);
-    let sampling = Sampling { max_tokens: 10, stop: vec![3, 4, 5], top_p: 0.9, top_k: 40, ..Sampling::default() };
-    let run = |prompts: &[Prompt]| policy.sample(prompts, &sampling, Adapters::On, &mut |_, _, _| {}).unwrap();
+    let sampling =
+        Sampling { max_tokens: 10, stop: vec![3, 4, 5], top_p: 0.9, top_k: 40, ..Sampling::default() };
+    let run =
+        |prompts: &[Prompt]| policy.sample(prompts, &sampling, Adapters::On, &mut |_, _, _| {}).unwrap();
     let prompt = |i: usize, seeds: &[u64]| Prompt { tokens: golden.ids[i].clone(), seeds: seeds.to_vec() };
     let many = run(&[prompt(0, &[1, 2, 3]), prompt(1, &[1]), prompt(2, &[])]);
     let alone = run(&[prompt(0, &[2])]);
     assert_eq!(many[0][1].tokens, alone[0][0].tokens);
     assert!(many[0][0].tokens != many[0][1].tokens);
     assert!(many[2].is_empty());
-    let empty = policy.sample(&[Prompt { tokens: vec![], seeds: vec![1] }], &sampling, Adapters::On, &mut |_, _, _| {});
+    let empty = policy.sample(
+        &[Prompt { tokens: vec![], seeds: vec![1] }],
+        &sampling,
+        Adapters::On,
+        &mut |_, _, _| {},
+    );
     assert!(empty.unwrap_err().to_string().contains("a prompt has no tokens"));
 }

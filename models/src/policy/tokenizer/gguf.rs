@@ -152,7 +152,7 @@ fn around(
     let wanted = |flag: &str, default: bool, key: &str| {
         let id = metadata.id(key, tokens.len())?;
         let wanted = metadata.flag(flag)?.unwrap_or(default);
-        Ok(id.filter(|_| wanted).map(|id| (tokens[id as usize].to_owned(), id)))
+        Ok::<_, PolicyError>(id.filter(|_| wanted).map(|id| (tokens[id as usize].to_owned(), id)))
     };
     let (bos_key, eos_key) = (ROLES[0].1, ROLES[1].1);
     let bos = wanted("tokenizer.ggml.add_bos_token", adds_bos, bos_key)?;
