@@ -1,5 +1,7 @@
 //! `train sft|grpo`, `merge`: a tiny random model learns a toy task of the built-in executor.
 
+#![allow(clippy::unwrap_used, reason = "tests and their helpers say what they expect by unwrapping")]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,8 +16,20 @@ use tracemill_models::policy::{ModelConfig, Policy};
 use crate::support::{contents, fails, ok};
 
 const WORDS: [&str; 14] = [
-    "<unk>", "<|end|>", "<think>", "</think>", "<answer>", "</answer>", "Tap", "Save", "Cancel", "Delete", "Share",
-    "note", "picture", "the",
+    "<unk>",
+    "<|end|>",
+    "<think>",
+    "</think>",
+    "<answer>",
+    "</answer>",
+    "Tap",
+    "Save",
+    "Cancel",
+    "Delete",
+    "Share",
+    "note",
+    "picture",
+    "the",
 ];
 
 /// A model folder as the Hugging Face libraries write it: random weights, and a tokenizer of a few words.
@@ -57,7 +71,7 @@ fn model(folder: &Path) -> PathBuf {
 fn pool(path: &Path, tasks: &[&str], reply: bool) {
     let mut lines = String::new();
     for (i, task) in tasks.iter().enumerate() {
-        let names = ["Save", "Cancel", "Delete", "Share"];
+        let names = ["Save", "Archive", "Rename", "Help"];
         let element = |k: usize| Element {
             id: k.to_string(),
             role: "button".to_owned(),
@@ -93,10 +107,10 @@ checkpoint_every = 3
 
 [grpo]
 prompts = 4
-rollouts = 8
+rollouts = 16
 max_response = 8
-max_steps = 30
-lr = 2e-2
+epochs = 30
+lr = 5e-3
 checkpoint_every = 3
 loss = { loss = "grpo", kl = { beta = 0.0 } }
 "#;
@@ -115,8 +129,22 @@ fn train<'a>(kind: &'a str, run: &'a str, data: &'a str, model: &'a str) -> Vec<
     let role = "coordinator";
     let settings = "settings.toml";
     vec![
-        "train", kind, "--run", run, "--role", role, "--data", data, "--held-out", "held", "--model", model,
-        "--config", settings, "--seed", "3",
+        "train",
+        kind,
+        "--run",
+        run,
+        "--role",
+        role,
+        "--data",
+        data,
+        "--held-out",
+        "held",
+        "--model",
+        model,
+        "--config",
+        settings,
+        "--seed",
+        "3",
     ]
 }
 
@@ -172,11 +200,20 @@ fn examples_teach_the_form_and_grpo_goes_on_from_them() {
     args.extend(["--set", "grpo.max_steps=1"]);
     ok(dir.path(), &args);
     let again = counts(&dir.path().join("again"), "grpo");
-    assert_eq!(again["held_out_reward_before"], sft["held_out_reward"], "the merged folder is the same model");
+    assert_eq!(
+        again["held_out_reward_before"], sft["held_out_reward"],
+        "the merged folder is the same model"
+    );
 }
 
-/// Starts training and kills it as soon as a checkpoint exists.
-fn kill_after(dir: &Path, args: &[&str], checkpoint: &str) {
+/// Whether a folder holds a checkpoint of a step.
+fn has_checkpoint(work: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(work) else { return false };
+    entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("step-"))
+}
+
+/// Starts training and kills it as soon as there is a checkpoint.
+fn kill_after(dir: &Path, args: &[&str], work: &str) {
     let mut child = Command::new(assert_cmd::cargo::cargo_bin("tracemill"))
         .args(args)
         .current_dir(dir)
@@ -185,8 +222,8 @@ fn kill_after(dir: &Path, args: &[&str], checkpoint: &str) {
         .spawn()
         .unwrap();
     let started = Instant::now();
-    while !dir.join(checkpoint).exists() && child.try_wait().unwrap().is_none() {
-        assert!(started.elapsed() < Duration::from_secs(60), "{checkpoint} never came");
+    while !has_checkpoint(&dir.join(work)) && child.try_wait().unwrap().is_none() {
+        assert!(started.elapsed() < Duration::from_secs(60), "no checkpoint came in {work}");
         std::thread::sleep(Duration::from_millis(2));
     }
     child.kill().ok();
@@ -200,8 +237,11 @@ fn a_killed_run_resumes_to_the_same_bytes() {
     for (kind, data) in [("sft", "sft"), ("grpo", "rl")] {
         ok(dir.path(), &train(kind, "whole", data, &model));
         let args = train(kind, "cut", data, &model);
-        kill_after(dir.path(), &args, &format!("cut/.work-train-{kind}-coordinator/step-00000006.safetensors"));
-        assert!(!dir.path().join(format!("cut/policies/coordinator/{kind}")).exists(), "{kind} was not killed");
+        kill_after(dir.path(), &args, &format!("cut/.work-train-{kind}-coordinator"));
+        assert!(
+            !dir.path().join(format!("cut/policies/coordinator/{kind}")).exists(),
+            "{kind} was not killed"
+        );
         let mut args = args;
         args.push("--resume");
         ok(dir.path(), &args);

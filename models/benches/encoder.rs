@@ -11,7 +11,8 @@ use candle_core::{Device, Tensor};
 use criterion::{Criterion, criterion_group, criterion_main};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use tracemill_models::multiview::{AdamW, Encoder, EncoderConfig, TrainConfig, TrainData, ViewBatch, train};
+use tracemill_models::multiview::{Encoder, EncoderConfig, TrainConfig, TrainData, ViewBatch, train};
+use tracemill_models::optim::AdamW;
 
 fn units(count: usize, width: usize) -> ViewBatch {
     let mut rng = ChaCha8Rng::seed_from_u64(0);
@@ -27,7 +28,7 @@ fn step(c: &mut Criterion) {
     let (config, batch) = (TrainConfig::default(), units(512, 3072));
     let shape = EncoderConfig { dim_in: 3072, ..EncoderConfig::default() };
     let encoder = Encoder::new(shape, 0, candle_core::DType::F32, &Device::Cpu).expect("valid settings");
-    let mut optimizer = AdamW::new(&config);
+    let mut optimizer = AdamW::new(config.optimizer());
     let mut dropout = ChaCha8Rng::seed_from_u64(1);
     c.bench_function("step 3x(512x3072)", |b| {
         b.iter(|| {

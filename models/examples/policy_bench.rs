@@ -72,7 +72,7 @@ fn decode(policy: &Policy, rows: &[Row], batch: usize) -> Result<serde_json::Val
     let prompts: Vec<Prompt> = (0..batch)
         .map(|i| Prompt { tokens: rows[i % rows.len()].prompt_ids.clone(), seeds: vec![i as u64] })
         .collect();
-    let mut timed = |max_tokens: usize| -> Result<f64, Box<dyn Error>> {
+    let timed = |max_tokens: usize| -> Result<f64, Box<dyn Error>> {
         let sampling = Sampling { temperature: 0.0, max_tokens, ..Sampling::default() };
         let started = Instant::now();
         policy.sample(&prompts, &sampling, Adapters::On, &mut |_, _, _| {})?;

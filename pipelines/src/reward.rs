@@ -360,8 +360,8 @@ impl Rewarder {
 
 /// The frozen Coordinator of a State Tracker's reward: behind a server, or in this process.
 enum FrozenCoordinator {
-    Served(BlockingClient),
-    Local(LocalModel),
+    Served(Box<BlockingClient>),
+    Local(Box<LocalModel>),
 }
 
 /// What it is asked: the template's values, the screen and its picture.
@@ -375,10 +375,10 @@ impl FrozenCoordinator {
         }
         if settings.coordinator_model.model.is_some() {
             let model = LocalModel::open(&settings.coordinator_model, "reward.coordinator_model")?;
-            return Ok(Some(Self::Local(model)));
+            return Ok(Some(Self::Local(Box::new(model))));
         }
         let open = || BlockingClient::open(&unguarded(&settings.coordinator)).context("reward.coordinator");
-        served.then(open).transpose().map(|client| client.map(Self::Served))
+        served.then(open).transpose().map(|client| client.map(|client| Self::Served(Box::new(client))))
     }
 
     fn replies(&self, asked: Vec<Asked<'_>>, max_tokens: u32) -> Result<Vec<Called<String>>, ChatError> {

@@ -198,11 +198,11 @@ impl ModelConfig {
         if let Some((key, _)) = sizes.iter().find(|(_, size)| *size == 0) {
             return Err(PolicyError::config(key, "must not be 0"));
         }
-        if self.heads % self.kv_heads != 0 {
+        if !self.heads.is_multiple_of(self.kv_heads) {
             let reason = format!("{} heads are not a multiple of {}", self.heads, self.kv_heads);
             return Err(PolicyError::config("num_key_value_heads", reason));
         }
-        if self.head_dim % 2 != 0 {
+        if !self.head_dim.is_multiple_of(2) {
             return Err(PolicyError::config("head_dim", "must be even"));
         }
         Ok(self)

@@ -134,21 +134,25 @@ impl InplaceOp1 for Gradient<'_> {
         rows.zip(self.targets).zip(self.grad).for_each(|((row, target), grad)| {
             vectorised(
                 #[inline(always)]
-                || {
-                    let most = most(row);
-                    let mut sums = [0f32; 16];
-                    for chunk in row.chunks_mut(16) {
-                        for (s, x) in sums.iter_mut().zip(chunk) {
-                            *x = exp(*x - most);
-                            *s += *x;
-                        }
-                    }
-                    let scale = -grad / sums.iter().sum::<f32>();
-                    row.iter_mut().for_each(|x| *x *= scale);
-                    row[*target as usize] += grad;
-                },
-            )
+                || row_gradient(row, *target, *grad),
+            );
         });
         Ok(())
     }
+}
+
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "compiled for the vectors of its caller")]
+fn row_gradient(row: &mut [f32], target: u32, grad: f32) {
+    let most = most(row);
+    let mut sums = [0f32; 16];
+    for chunk in row.chunks_mut(16) {
+        for (s, x) in sums.iter_mut().zip(chunk) {
+            *x = exp(*x - most);
+            *s += *x;
+        }
+    }
+    let scale = -grad / sums.iter().sum::<f32>();
+    row.iter_mut().for_each(|x| *x *= scale);
+    row[target as usize] += grad;
 }

@@ -121,13 +121,11 @@ impl Linear {
         let like = lora.a.dtype();
         add(grads, &lora.names[0], low_grad.t()?.matmul(&dropped)?.to_dtype(like)?)?;
         add(grads, &lora.names[1], grad.t()?.matmul(&low)?.to_dtype(like)?)?;
-        match lora.merged.as_ref().filter(|_| dropout.is_off()) {
-            Some(merged) => Ok(grad.matmul(merged)?),
-            None => {
-                let through = dropout.apply(&low_grad.matmul(&a)?, &self.name)?;
-                Ok((grad.matmul(&self.weight)? + through)?)
-            }
+        if let Some(merged) = lora.merged.as_ref().filter(|_| dropout.is_off()) {
+            return Ok(grad.matmul(merged)?);
         }
+        let through = dropout.apply(&low_grad.matmul(&a)?, &self.name)?;
+        Ok((grad.matmul(&self.weight)? + through)?)
     }
 
     /// The weight with the adapter in it: `W + s·B·A`.

@@ -167,9 +167,9 @@ async fn chat(State(service): State<Arc<Service>>, body: axum::body::Bytes) -> R
     let (prompt, sampling) = service.job(&body)?;
     let (prompt_tokens, seeds) = (prompt.tokens.len(), prompt.seeds.len());
     let (reply, replied) = oneshot::channel();
-    let gone = |_| Refusal(StatusCode::INTERNAL_SERVER_ERROR, "the model has stopped".to_owned());
-    service.jobs.send(Job { prompt, sampling, reply }).map_err(|_| gone(()))?;
-    let texts = replied.await.map_err(|_| gone(()))?;
+    let gone = || Refusal(StatusCode::INTERNAL_SERVER_ERROR, "the model has stopped".to_owned());
+    service.jobs.send(Job { prompt, sampling, reply }).map_err(|_| gone())?;
+    let texts = replied.await.map_err(|_| gone())?;
     let texts = texts.map_err(|e| Refusal(StatusCode::INTERNAL_SERVER_ERROR, e))?;
     let completion_tokens: usize = texts.iter().map(|text| text.tokens.len()).sum();
     let choices: Result<Vec<Value>, Refusal> = texts

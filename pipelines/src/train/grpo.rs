@@ -388,7 +388,7 @@ impl Grpo<'_> {
             );
         }
         self.fill_in(&mut parts)?;
-        let mut tally = Tally::default();
+        let mut tally = Tally { first: self.cursor.step == 0, ..Tally::default() };
         for _ in 0..self.section.inner_epochs {
             for minibatch in &parts {
                 self.update(minibatch, &mut tally)?;
@@ -628,6 +628,8 @@ struct Tally {
     kl_reference: f64,
     tis: Option<f64>,
     gate: Option<f64>,
+    /// The run's first step, whose gate is told; a resumed run's is only watched, so that both tell the same.
+    first: bool,
     grad_norm: Option<f64>,
     lr: Option<f64>,
     updates: usize,
@@ -657,7 +659,7 @@ impl Tally {
             ("loss", json!(self.loss / self.updates.max(1) as f64)),
             ("entropy", mean(self.entropy)),
             ("ratio", mean(self.ratio)),
-            ("ratio_gate", json!(self.gate)),
+            ("ratio_gate", json!(self.gate.filter(|_| self.first))),
             ("clip_low", mean(self.clip[0])),
             ("clip_high", mean(self.clip[1])),
             ("clip_dual", mean(self.clip[2])),

@@ -132,14 +132,14 @@ fn append(path: &Path, text: &str) -> Result<()> {
 
 /// The part of `transcripts.md` that was written up to a step.
 fn up_to_step(text: &str, steps: u64) -> String {
-    let later = |part: &&str| {
-        let number = part.lines().next().and_then(|line| line.trim().parse::<u64>().ok());
-        number.is_none_or(|step| step <= steps)
-    };
-    let parts: Vec<&str> = text.split("## Step ").collect();
-    let mut kept = String::new();
-    for part in parts.iter().skip(1).filter(|part| later(part)) {
-        kept = kept + "## Step " + part;
+    let (mut kept, mut keeps) = (String::new(), true);
+    for line in text.split_inclusive('\n') {
+        if let Some(number) = line.strip_prefix("## Step ") {
+            keeps = number.trim().parse::<u64>().is_ok_and(|step| step <= steps);
+        }
+        if keeps {
+            kept += line;
+        }
     }
     kept
 }

@@ -296,7 +296,7 @@ impl GrpoSection {
                 bail!("grpo.{key} is 0, expected at least 1");
             }
         }
-        if resolved.prompts() % self.minibatches != 0 {
+        if !resolved.prompts().is_multiple_of(self.minibatches) {
             bail!(
                 "grpo.minibatches is {}: {} prompts cannot be cut so",
                 self.minibatches,

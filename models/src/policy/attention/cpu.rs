@@ -39,6 +39,11 @@ impl Heads {
     fn at_kv(self, row: usize, head: usize) -> usize {
         (row * self.kv + head) * self.d
     }
+
+    /// A row's key or value of a head.
+    fn row(self, numbers: &[f32], row: usize, head: usize) -> &[f32] {
+        &numbers[self.at_kv(row, head)..][..self.d]
+    }
 }
 
 /// Runs `f` on the numbers of contiguous f32 tensors.
@@ -291,34 +296,43 @@ pub(super) fn cached(q: &Tensor, cache: &LayerCache, held: &Held) -> Result<Tens
     let tensors = [q, &cache.prompt_k, &cache.prompt_v, &cache.own_k, &cache.own_v];
     let out = with(tensors, |[q, prompt_k, prompt_v, own_k, own_v]| {
         let mut out = vec![0f32; b * width];
-        let capacity = held.capacity;
         out.par_chunks_mut(width).enumerate().for_each(|(i, out)| {
-            vectorised(
-                #[inline(always)]
-                || {
-                    let (start, len) = held.prompts[i];
-                    for (head, out) in out.chunks_exact_mut(heads.d).enumerate() {
-                        let kv_head = head / heads.group();
-                        let query = &q[heads.at_q(i, head)..][..heads.d];
-                        let own = i * capacity..i * capacity + held.own;
-                        let at = |row| heads.at_kv(row, kv_head);
-                        let keys = (start..start + len).map(|row| &prompt_k[at(row)..][..heads.d]);
-                        let keys = keys.chain(own.clone().map(|row| &own_k[at(row)..][..heads.d]));
-                        let mut scores: Vec<f32> = keys.map(|key| dot(query, key) * heads.scale()).collect();
-                        let seen = scores.len();
-                        softmax(&mut scores, seen);
-                        let values = (start..start + len).map(|row| &prompt_v[at(row)..][..heads.d]);
-                        let values = values.chain(own.map(|row| &own_v[at(row)..][..heads.d]));
-                        for (p, value) in scores.iter().zip(values) {
-                            for (y, x) in out.iter_mut().zip(value) {
-                                *y += p * x;
-                            }
-                        }
-                    }
-                },
-            )
+            let (start, len) = held.prompts[i];
+            let own = i * held.capacity..i * held.capacity + held.own;
+            for (head, out) in out.chunks_exact_mut(heads.d).enumerate() {
+                let kv_head = head / heads.group();
+                let query = &q[heads.at_q(i, head)..][..heads.d];
+                let rows = |prompt, mine| {
+                    let prompt = (start..start + len).map(move |row| heads.row(prompt, row, kv_head));
+                    prompt.chain(own.clone().map(move |row| heads.row(mine, row, kv_head)))
+                };
+                vectorised(
+                    #[inline(always)]
+                    || attend_one(out, query, rows(prompt_k, own_k), rows(prompt_v, own_v), heads.scale()),
+                );
+            }
         });
         out
     })?;
     Tensor::from_vec(out, (b, width), &Device::Cpu)
+}
+
+/// One query against the keys before it.
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "compiled for the vectors of its caller")]
+fn attend_one<'a>(
+    out: &mut [f32],
+    query: &[f32],
+    keys: impl Iterator<Item = &'a [f32]>,
+    values: impl Iterator<Item = &'a [f32]>,
+    scale: f32,
+) {
+    let mut scores: Vec<f32> = keys.map(|key| dot(query, key) * scale).collect();
+    let seen = scores.len();
+    softmax(&mut scores, seen);
+    for (p, value) in scores.iter().zip(values) {
+        for (y, x) in out.iter_mut().zip(value) {
+            *y += p * x;
+        }
+    }
 }
