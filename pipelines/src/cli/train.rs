@@ -23,7 +23,7 @@ pub(super) enum TrainCommand {
 /// Arguments of `train sft` and `train grpo`.
 #[derive(Debug, Args)]
 pub struct TrainArgs {
-    /// The run folder: the adapter goes to R/policies/<role>/.
+    /// The run folder: the adapter goes to `R/policies/ROLE/`.
     #[arg(long, value_name = "R")]
     pub run: PathBuf,
     /// Who is trained.
