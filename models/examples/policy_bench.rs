@@ -1,5 +1,5 @@
-//! Times a policy's training step and decoding, for `scripts/bench/policy.py`, which runs the same tokens through TRL and
-//! transformers: `policy_bench MODEL ROWS.jsonl sft|decode [STEPS] [BATCH]`. Rows hold `prompt_ids` and `completion_ids`.
+//! Times a policy's training step and decoding; `scripts/bench/policy_trl.py` runs the same tokens through TRL and
+//! transformers. `policy_bench MODEL ROWS.jsonl sft|decode [STEPS] [BATCH]`. Rows hold `prompt_ids` and `completion_ids`.
 #![allow(clippy::print_stdout, reason = "the result is the output")]
 
 use std::error::Error;
