@@ -86,7 +86,7 @@ mod tests {
         let mut out = [10.0; 5];
         // a: 2 x 3, b: 3 x 2, out in rows of 3.
         product(&mut out, 3, true, (2, 3, 2), 2.0, View::rows(&a, 0, 3), View::rows(&b, 0, 2));
-        assert_eq!(out, [14.0, 22.0, 10.0, 23.0, 24.0]);
+        assert_eq!(out, [14.0, 22.0, 10.0, 23.0, 34.0]);
         product(&mut out, 3, false, (2, 2, 2), 1.0, View::rows(&a, 0, 3), View::rows(&b, 0, 2).t());
         assert_eq!(out, [-1.0, 4.5, 10.0, -1.0, 12.0]);
     }
