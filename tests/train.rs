@@ -206,14 +206,14 @@ fn examples_teach_the_form_and_grpo_goes_on_from_them() {
     );
 }
 
-/// Whether a folder holds a checkpoint of a step.
-fn has_checkpoint(work: &Path) -> bool {
+/// Whether a folder holds a file whose name begins so.
+fn holds(work: &Path, prefix: &str) -> bool {
     let Ok(entries) = std::fs::read_dir(work) else { return false };
-    entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("step-"))
+    entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with(prefix))
 }
 
-/// Starts training and kills it as soon as there is a checkpoint.
-fn kill_after(dir: &Path, args: &[&str], work: &str) {
+/// Starts training and kills it as soon as its work folder holds such a file.
+fn kill_when(dir: &Path, args: &[&str], work: &str, prefix: &str) {
     let mut child = Command::new(assert_cmd::cargo::cargo_bin("tracemill"))
         .args(args)
         .current_dir(dir)
@@ -222,8 +222,8 @@ fn kill_after(dir: &Path, args: &[&str], work: &str) {
         .spawn()
         .unwrap();
     let started = Instant::now();
-    while !has_checkpoint(&dir.join(work)) && child.try_wait().unwrap().is_none() {
-        assert!(started.elapsed() < Duration::from_secs(60), "no checkpoint came in {work}");
+    while !holds(&dir.join(work), prefix) && child.try_wait().unwrap().is_none() {
+        assert!(started.elapsed() < Duration::from_secs(60), "no {prefix} came in {work}");
         std::thread::sleep(Duration::from_millis(2));
     }
     child.kill().ok();
@@ -236,17 +236,20 @@ fn a_killed_run_resumes_to_the_same_bytes() {
     let model = toy(dir.path());
     for (kind, data) in [("sft", "sft"), ("grpo", "rl")] {
         ok(dir.path(), &train(kind, "whole", data, &model));
-        let args = train(kind, "cut", data, &model);
-        kill_after(dir.path(), &args, &format!("cut/.work-train-{kind}-coordinator"));
-        assert!(
-            !dir.path().join(format!("cut/policies/coordinator/{kind}")).exists(),
-            "{kind} was not killed"
-        );
-        let mut args = args;
-        args.push("--resume");
-        ok(dir.path(), &args);
-        let folder = |run: &str| contents(&dir.path().join(run).join("policies/coordinator").join(kind));
-        assert_eq!(folder("whole"), folder("cut"), "{kind}");
+        // Before the first checkpoint, between two, and after the last, when only publishing is left (or done).
+        for (run, reached) in [("early", "metrics"), ("cut", "step-"), ("late", "step-00000030")] {
+            let args = train(kind, run, data, &model);
+            kill_when(dir.path(), &args, &format!("{run}/.work-train-{kind}-coordinator"), reached);
+            let published = dir.path().join(run).join("policies/coordinator").join(kind);
+            assert!(run == "late" || !published.exists(), "{kind} was not killed");
+            let mut args = args;
+            args.push("--resume");
+            ok(dir.path(), &args);
+            assert_eq!(
+                contents(&dir.path().join("whole/policies/coordinator").join(kind)),
+                contents(&published)
+            );
+        }
     }
 }
 

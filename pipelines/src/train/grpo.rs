@@ -187,7 +187,7 @@ impl Grpo<'_> {
         let bar = progress::bar("grpo", "steps", Some(steps));
         bar.set_position(self.cursor.step);
         let before = self.evaluate_first(draft)?;
-        let mut last = before.clone();
+        let mut last = None;
         while self.cursor.step < steps {
             let started = Instant::now();
             let values = self.step()?;
@@ -213,9 +213,11 @@ impl Grpo<'_> {
             if better || step.is_multiple_of(self.section.checkpoint_every.max(1) as u64) {
                 self.checkpoints.save(&self.trainer, &self.cursor, better)?;
             }
-            last = held_out.or(last);
+            last = held_out.filter(|_| step == steps);
         }
         bar.finish_and_clear();
+        // Killed after the last checkpoint, the run has only this left to do.
+        let last = if last.is_some() { last } else { self.evaluate()? };
         self.finish((before, last), start, draft)
     }
 

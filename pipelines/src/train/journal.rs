@@ -22,7 +22,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// A journal of a stage; the lines of the first `steps` steps of an earlier, killed run are taken over.
+    /// A journal of a stage; the lines of the first `steps` steps of an earlier, killed run are taken over. A run that was
+    /// killed before its first checkpoint begins again, and so does its journal.
     ///
     /// # Errors
     /// Those of the file system.
@@ -33,13 +34,15 @@ impl Journal {
         let step_of =
             |line: &str| serde_json::from_str::<Value>(line).ok().and_then(|row| row["step"].as_u64());
         let earlier = std::fs::read_to_string(journal.path("metrics.jsonl")).unwrap_or_default();
-        for line in earlier.lines().filter(|line| step_of(line).is_some_and(|step| step <= steps)) {
+        for line in
+            earlier.lines().filter(|line| step_of(line).is_some_and(|step| steps > 0 && step <= steps))
+        {
             let row: Map<String, Value> = serde_json::from_str(line)?;
             journal.plot(&row, &[])?;
             journal.lines.push(line.to_owned());
         }
         let told = std::fs::read_to_string(journal.path("transcripts.md")).unwrap_or_default();
-        journal.transcripts = up_to_step(&told, steps);
+        journal.transcripts = if steps > 0 { up_to_step(&told, steps) } else { String::new() };
         journal.rewrite()?;
         Ok(journal)
     }

@@ -261,9 +261,11 @@ impl Sft<'_> {
             if better || self.cursor.step.is_multiple_of(self.section.checkpoint_every.max(1) as u64) {
                 self.checkpoints.save(&self.trainer, &self.cursor, better)?;
             }
-            last = held_out.or(last);
+            last = held_out.filter(|_| self.cursor.step == steps);
         }
         bar.finish_and_clear();
+        // Killed after the last checkpoint, the run has only this left to do.
+        let last = if last.is_some() { last } else { self.evaluate()? };
         self.finish(last, draft)
     }
 
