@@ -1,5 +1,6 @@
 //! Times a policy's training step and decoding; `scripts/bench/policy_trl.py` runs the same tokens through TRL and
-//! transformers. `policy_bench MODEL ROWS.jsonl sft|decode [STEPS] [BATCH]`. Rows hold `prompt_ids` and `completion_ids`.
+//! transformers. `policy_bench MODEL ROWS.jsonl sft|grpo|decode [STEPS] [BATCH]`. Rows hold `prompt_ids` and
+//! `completion_ids`; a step of GRPO takes BATCH prompts, 4 outputs to each, of 48 tokens.
 #![allow(clippy::print_stdout, reason = "the result is the output")]
 
 use std::error::Error;
@@ -10,24 +11,13 @@ use candle_core::{DType, Device};
 use serde::Deserialize;
 use serde_json::json;
 use tracemill_models::optim::{AdamW, AdamWSettings};
-use tracemill_models::policy::{
-    Adapters, Gguf, LoraConfig, ModelConfig, Packed, Policy, Prompt, Sampling, TrainPass, Weights,
-};
+use tracemill_models::policy::{Adapters, LoraConfig, Packed, Policy, Prompt, Sampling, TrainPass, Weights};
+use tracemill_models::rl::{LossSettings, TokenBatch, batch_advantages, policy_loss};
 
 #[derive(Deserialize)]
 struct Row {
     prompt_ids: Vec<u32>,
     completion_ids: Vec<u32>,
-}
-
-fn load(path: &Path) -> Result<Policy, Box<dyn Error>> {
-    if path.extension().is_some_and(|e| e == "gguf") {
-        let gguf = Gguf::open(path)?;
-        let config = gguf.config().clone();
-        return Ok(Policy::new(config, &Weights::Gguf(Box::new(gguf)), DType::F32, &Device::Cpu)?);
-    }
-    let config = ModelConfig::from_json(&std::fs::read_to_string(path.join("config.json"))?)?;
-    Ok(Policy::new(config, &Weights::open_folder(path)?, DType::F32, &Device::Cpu)?)
 }
 
 /// The largest resident set so far, in MiB.
@@ -68,6 +58,81 @@ fn sft(
     )
 }
 
+/// Outputs to a prompt in GRPO, and tokens of each.
+const ROLLOUTS: usize = 4;
+const WRITTEN: usize = 48;
+
+/// Sampling, the reference's log-probabilities (the model with the adapter off), a backward and a step of AdamW.
+fn grpo(
+    policy: &mut Policy,
+    rows: &[Row],
+    steps: usize,
+    batch: usize,
+) -> Result<serde_json::Value, Box<dyn Error>> {
+    policy.add_lora(&LoraConfig::default(), 1)?;
+    policy.merge(true)?;
+    let mut adamw = AdamW::new(AdamWSettings { lr: 1e-4, clip_norm: Some(1.0), ..AdamWSettings::default() });
+    let sampling = Sampling { max_tokens: WRITTEN, ..Sampling::default() };
+    let loss = LossSettings::paper();
+    let mut seconds: [Vec<f64>; 4] = Default::default();
+    for step in 0..steps {
+        let mut clock = vec![Instant::now()];
+        let prompts: Vec<Prompt> = (0..batch)
+            .map(|i| Prompt {
+                tokens: rows[(step * batch + i) % rows.len()].prompt_ids.clone(),
+                seeds: (0..ROLLOUTS).map(|k| (step * batch * ROLLOUTS + i * ROLLOUTS + k) as u64).collect(),
+            })
+            .collect();
+        let texts = policy.sample(&prompts, &sampling, Adapters::On, &mut |_, _, _| {})?;
+        clock.push(Instant::now());
+        let mut packed = Packed::default();
+        for (prompt, texts) in prompts.iter().zip(&texts) {
+            let completions: Vec<&[u32]> = texts.iter().map(|text| &text.tokens[..]).collect();
+            packed.push(&prompt.tokens, &completions)?;
+        }
+        let reference = policy.token_stats(&packed, 1.0, Adapters::Off)?.logp;
+        clock.push(Instant::now());
+        // Any rewards do, so long as no group is dead.
+        let rewards: Vec<Vec<Option<f64>>> = texts
+            .iter()
+            .map(|group| {
+                group.iter().enumerate().map(|(i, t)| Some(f64::from(t.tokens[0] + i as u32))).collect()
+            })
+            .collect();
+        let advantages: Vec<f64> = batch_advantages(&rewards, &loss.advantage())?
+            .into_iter()
+            .flat_map(|group| group.advantages.into_iter().flatten())
+            .collect();
+        let forward = policy.forward(&packed, TrainPass::default())?;
+        let logp = &forward.stats().logp;
+        let lengths: Vec<usize> = texts.iter().flatten().map(|text| text.tokens.len()).collect();
+        let tokens = TokenBatch {
+            logp,
+            old: logp,
+            reference: Some(&reference),
+            sampler: None,
+            lengths: &lengths,
+            advantages: &advantages,
+            mask: None,
+            whole: None,
+        };
+        let d_logp = policy_loss(&tokens, &loss)?.d_logp;
+        let grads = policy.backward(forward, &d_logp)?;
+        adamw.step(policy.vars(), &grads)?;
+        policy.merge(true)?;
+        clock.push(Instant::now());
+        for (part, pair) in seconds.iter_mut().zip(clock.windows(2)) {
+            part.push((pair[1] - pair[0]).as_secs_f64());
+        }
+        seconds[3].push(clock[0].elapsed().as_secs_f64());
+    }
+    let [generation, reference, train, step] = seconds;
+    Ok(json!({
+        "step_s": step, "generation_s": generation, "reference_s": reference, "train_s": train,
+        "peak_rss_mb": peak_mib(),
+    }))
+}
+
 fn decode(policy: &Policy, rows: &[Row], batch: usize) -> Result<serde_json::Value, Box<dyn Error>> {
     let prompts: Vec<Prompt> = (0..batch)
         .map(|i| Prompt { tokens: rows[i % rows.len()].prompt_ids.clone(), seeds: vec![i as u64] })
@@ -91,17 +156,19 @@ fn decode(policy: &Policy, rows: &[Row], batch: usize) -> Result<serde_json::Val
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().collect();
     let [_, model, rows, mode, rest @ ..] = &args[..] else {
-        return Err("policy_bench MODEL ROWS.jsonl sft|decode [STEPS] [BATCH]".into());
+        return Err("policy_bench MODEL ROWS.jsonl sft|grpo|decode [STEPS] [BATCH]".into());
     };
     let number = |i: usize, default| rest.get(i).map_or(Ok(default), |text: &String| text.parse());
     let (steps, batch) = (number(0, 6)?, number(1, 8)?);
     let text = std::fs::read_to_string(rows)?;
     let rows: Vec<Row> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
-    let mut policy = load(Path::new(model))?;
+    let (config, weights) = Weights::open(Path::new(model))?;
+    let mut policy = Policy::new(config, &weights, DType::F32, &Device::Cpu)?;
     let result = match mode.as_str() {
         "sft" => sft(&mut policy, &rows, steps, batch)?,
+        "grpo" => grpo(&mut policy, &rows, steps, batch)?,
         "decode" => decode(&policy, &rows, batch)?,
-        other => return Err(format!("mode `{other}`: sft or decode").into()),
+        other => return Err(format!("mode `{other}`: sft, grpo or decode").into()),
     };
     println!("{result}");
     Ok(())

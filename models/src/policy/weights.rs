@@ -113,6 +113,25 @@ fn gguf_name(name: &str) -> Option<String> {
 }
 
 impl Weights {
+    /// Opens a Hugging Face folder (`config.json`, `model*.safetensors`) or a GGUF file, by its extension.
+    ///
+    /// # Errors
+    /// [`PolicyError::File`] names what is missing or cannot be read, [`PolicyError::Config`] what is not supported.
+    pub fn open(source: &Path) -> Result<(ModelConfig, Self)> {
+        if source.extension().is_some_and(|e| e.eq_ignore_ascii_case("gguf")) {
+            let gguf = Gguf::open(source)?;
+            return Ok((gguf.config().clone(), Self::Gguf(Box::new(gguf))));
+        }
+        let path = source.join("config.json");
+        let text = std::fs::read_to_string(&path).map_err(|e| {
+            PolicyError::file(
+                &path,
+                format!("{e}: give a Hugging Face folder with config.json, or a .gguf file"),
+            )
+        })?;
+        Ok((ModelConfig::from_json(&text)?, Self::open_folder(source)?))
+    }
+
     /// Opens the `model.safetensors` of a folder, or the parts that `model.safetensors.index.json` names.
     ///
     /// # Errors

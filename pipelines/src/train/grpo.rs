@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use tracemill_models::optim::Schedule;
 use tracemill_models::policy::{Adapters, Dropout, Finish, Grads, LoraConfig, Packed, Sampling, TrainPass};
 use tracemill_models::rl::{
-    Counts, GroupAdvantages, KlTerm, LossMetrics, LossSettings, Profile, TokenBatch, batch_advantages,
-    kl_in_reward, policy_loss, ratio_gate,
+    Counts, GroupAdvantages, KlTerm, LossSettings, Profile, TokenBatch, batch_advantages, kl_in_reward,
+    policy_loss, ratio_gate,
 };
 
 use super::evaluate::{self, Difference, HeldOut};
@@ -27,6 +27,7 @@ use super::rollout::{Group, roll, seed_of};
 use super::rows::TrainRow;
 use super::settings::{GrpoSection, PolicySection};
 use super::sft::{Inputs, Prepared, announce, dump_rows, prepare, spread, transcript, write_rejects};
+use super::tally::{Tally, Values};
 use super::trainer::{Checkpoints, Micro, Trainer};
 use crate::progress;
 use crate::reward::Rewarder;
@@ -156,9 +157,6 @@ fn steps_of(section: &GrpoSection, rows: usize) -> u64 {
     let steps = (section.epochs.unwrap_or(1) * rows).div_ceil(section.prompts()) as u64;
     if section.max_steps == 0 { steps } else { steps.min(section.max_steps as u64) }
 }
-
-/// What a step tells beside its loss.
-type Values = Vec<(&'static str, Value)>;
 
 /// Groups with their advantages.
 struct Batch<'r> {
@@ -615,61 +613,5 @@ impl Grpo<'_> {
             write_json(&draft.path("held_out.json"), &json!({ "before": before, "after": after }))?;
         }
         journal.finish(draft)
-    }
-}
-
-/// Figures of a step's updates, weighted by tokens.
-#[derive(Default)]
-struct Tally {
-    loss: f64,
-    tokens: f64,
-    entropy: f64,
-    ratio: f64,
-    clip: [f64; 3],
-    kl_old: f64,
-    kl_reference: f64,
-    tis: Option<f64>,
-    gate: Option<f64>,
-    /// The run's first step, whose gate is told; a resumed run's is only watched, so that both tell the same.
-    first: bool,
-    grad_norm: Option<f64>,
-    lr: Option<f64>,
-    updates: usize,
-    /// Tokens of groups that had nothing to teach.
-    idle: usize,
-}
-
-impl Tally {
-    fn add(&mut self, loss: f64, metrics: &LossMetrics, entropy: &[f32]) {
-        let n = entropy.len() as f64;
-        self.loss += loss;
-        self.tokens += n;
-        self.entropy += entropy.iter().map(|x| f64::from(*x)).sum::<f64>();
-        self.ratio += n * metrics.ratio;
-        for (sum, share) in self.clip.iter_mut().zip([metrics.clip_low, metrics.clip_high, metrics.clip_dual])
-        {
-            *sum += n * share;
-        }
-        self.kl_old += n * metrics.kl_old;
-        self.kl_reference += n * metrics.kl_reference.unwrap_or(0.0);
-        self.tis = metrics.tis.map(|tis| self.tis.unwrap_or(0.0) + n * tis);
-    }
-
-    fn values(&self, reference: bool) -> Values {
-        let mean = |sum: f64| if self.tokens > 0.0 { json!(sum / self.tokens) } else { Value::Null };
-        vec![
-            ("loss", json!(self.loss / self.updates.max(1) as f64)),
-            ("entropy", mean(self.entropy)),
-            ("ratio", mean(self.ratio)),
-            ("ratio_gate", json!(self.gate.filter(|_| self.first))),
-            ("clip_low", mean(self.clip[0])),
-            ("clip_high", mean(self.clip[1])),
-            ("clip_dual", mean(self.clip[2])),
-            ("kl_old", mean(self.kl_old)),
-            ("kl_reference", if reference { mean(self.kl_reference) } else { Value::Null }),
-            ("tis", self.tis.map_or(Value::Null, mean)),
-            ("grad_norm", json!(self.grad_norm)),
-            ("lr", json!(self.lr)),
-        ]
     }
 }

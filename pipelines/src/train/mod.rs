@@ -6,7 +6,7 @@
 //! * `trainer`: gradients over micro-batches, optimizer steps, checkpoints that resume exactly
 //! * `journal`: metrics, TensorBoard, transcripts
 //! * `evaluate`: greedy replies on held-out rows
-//! * `sft`, `grpo`: the two loops
+//! * `sft`, `grpo`: the two loops; `rollout`, `tally`: outputs with their rewards, and a step's figures
 //! * `memory`: what a run will need
 
 mod evaluate;
@@ -19,6 +19,7 @@ mod rollout;
 mod rows;
 mod settings;
 mod sft;
+mod tally;
 mod trainer;
 
 pub use evaluate::{HeldOut, Judged};

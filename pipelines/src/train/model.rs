@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use candle_core::{DType, Device, Tensor};
 use tracemill_models::policy::{
-    ChatTemplate, Gguf, LoraConfig, Message, ModelConfig, Policy, TemplateOptions, TextTokenizer, Weights,
-    encode_chat, end_of_turn, stop_ids,
+    ChatTemplate, LoraConfig, Message, Policy, TemplateOptions, TextTokenizer, Weights, encode_chat,
+    end_of_turn, stop_ids,
 };
 
 use crate::run::write_json;
@@ -47,27 +47,15 @@ pub fn load(
     variables: &serde_json::Map<String, serde_json::Value>,
 ) -> Result<Loaded> {
     let shown = || format!("model {}", source.display());
-    let is_gguf = source.extension().is_some_and(|e| e.eq_ignore_ascii_case("gguf"));
-    let (policy, tokenizer, template) = if is_gguf {
-        let gguf = Gguf::open(source).with_context(shown)?;
+    let (config, weights) = Weights::open(source).with_context(shown)?;
+    let (tokenizer, template) = if let Weights::Gguf(gguf) = &weights {
         let tokenizer = TextTokenizer::from_gguf(gguf.content()).with_context(shown)?;
         let template = ChatTemplate::from_gguf(gguf.content(), &tokenizer).with_context(shown)?;
-        let config = gguf.config().clone();
-        let weights = Weights::Gguf(Box::new(gguf));
-        (Policy::new(config, &weights, dtype, device).with_context(shown)?, tokenizer, template)
-    } else if source.is_dir() {
-        let path = source.join("config.json");
-        let text = std::fs::read_to_string(&path).with_context(|| {
-            format!("{}: give a Hugging Face folder with config.json, or a .gguf file", path.display())
-        })?;
-        let config = ModelConfig::from_json(&text).with_context(|| path.display().to_string())?;
-        let weights = Weights::open_folder(source)?;
-        let tokenizer = TextTokenizer::from_folder(source)?;
-        let template = ChatTemplate::from_folder(source)?;
-        (Policy::new(config, &weights, dtype, device).with_context(shown)?, tokenizer, template)
+        (tokenizer, template)
     } else {
-        bail!("no model at {}: give a Hugging Face folder or a .gguf file", source.display());
+        (TextTokenizer::from_folder(source)?, ChatTemplate::from_folder(source)?)
     };
+    let policy = Policy::new(config, &weights, dtype, device).with_context(shown)?;
     let options = TemplateOptions { extra: variables.clone(), ..TemplateOptions::default() };
     let stop = stop_ids(&tokenizer, &template, &options)?;
     let end = end_of_turn(&tokenizer, &template, &options)?;

@@ -3,6 +3,7 @@
 mod behaviour;
 mod golden;
 mod optimizer;
+mod real;
 mod sampling;
 
 use std::collections::BTreeMap;

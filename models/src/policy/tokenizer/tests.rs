@@ -91,14 +91,19 @@ fn cache() -> Option<PathBuf> {
         .or_else(|| of("HOME").map(|p| p.join(".cache/tracemill")))
 }
 
-/// The metadata of a model that is in the cache.
-pub(in crate::policy) fn fetched(folder: &str, file: &str) -> Option<Content> {
+/// The file of a model that is in the cache.
+pub(in crate::policy) fn fetched_file(folder: &str, file: &str) -> Option<PathBuf> {
     let path = cache()?.join("models").join(folder).join(file);
     if !path.exists() {
         eprintln!("skipped: no {}; run scripts/fetch-models.sh smollm2 qwen2.5-coder-0.5b", path.display());
         return None;
     }
-    Some(Content::read(&mut File::open(path).unwrap()).unwrap())
+    Some(path)
+}
+
+/// Its metadata.
+pub(in crate::policy) fn fetched(folder: &str, file: &str) -> Option<Content> {
+    Some(Content::read(&mut File::open(fetched_file(folder, file)?).unwrap()).unwrap())
 }
 
 /// Against `scripts/reference/tokenizer_golden.py`.
