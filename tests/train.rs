@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests and their helpers say what they expect by unwrapping")]
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use tracemill_data::prompt::{Shown, registry};
 use tracemill_data::trace::Element;
 use tracemill_models::policy::{ModelConfig, Policy};
 
-use crate::support::{contents, fails, ok};
+use crate::support::{contents, fails, ok, root};
 
 const WORDS: [&str; 14] = [
     "<unk>",
@@ -253,6 +254,52 @@ fn a_killed_run_resumes_to_the_same_bytes() {
     }
 }
 
+/// A process that is killed when the test ends.
+struct Served(std::process::Child);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+/// `serve executor` on a free port; returns its base URL.
+fn serve(dir: &Path, model: &str) -> (Served, String) {
+    let mut child = Command::new(assert_cmd::cargo::cargo_bin("tracemill"))
+        .args(["serve", "executor", "--model", model, "--addr", "127.0.0.1:0", "--name", "toy"])
+        .current_dir(dir)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let url = line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().to_owned();
+    (Served(child), url)
+}
+
+#[test]
+fn a_served_model_is_the_executor_that_it_is_in_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = model(dir.path()).to_str().unwrap().to_owned();
+    let input = root().join("examples/outputs.jsonl");
+    let replies = |out: &str, sets: &[String]| -> Vec<Value> {
+        let mut args = vec!["reward", "--input", input.to_str().unwrap(), "--out", out];
+        args.extend(["--set", "reward.max_tokens=12"]);
+        sets.iter().for_each(|set| args.extend(["--set", set]));
+        ok(dir.path(), &args);
+        let text = std::fs::read_to_string(dir.path().join(out)).unwrap();
+        text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["reply"].clone()).collect()
+    };
+    let inside =
+        replies("in.jsonl", &["reward.executor=model".to_owned(), format!("reward.model.model={model}")]);
+    let (_served, url) = serve(dir.path(), &model);
+    let endpoints = format!(r#"reward.endpoint.endpoints=[{{base_url="{url}", model="toy"}}]"#);
+    let sets = ["reward.executor=endpoint".to_owned(), endpoints, "reward.endpoint.ledger=ledger".to_owned()];
+    assert_eq!(replies("out.jsonl", &sets), inside);
+    assert!(inside.iter().any(|reply| reply.as_str().is_some_and(|text| !text.is_empty())), "{inside:?}");
+}
+
 #[test]
 fn what_cannot_be_trained_on_is_named() {
     let dir = tempfile::tempdir().unwrap();
@@ -277,4 +324,8 @@ fn what_cannot_be_trained_on_is_named() {
     let said = ok(dir.path(), &leak);
     let said = String::from_utf8(said.stdout).unwrap();
     assert!(said.contains("4 rows to train on") && said.contains("0 held out, 4 left out"), "{said}");
+    let mut long = train("grpo", "run", "rl", &model);
+    long.extend(["--set", "grpo.max_response=2040"]);
+    let long = fails(dir.path(), &long);
+    assert!(long.contains("8 were left out") && long.contains("2048 positions"), "{long}");
 }

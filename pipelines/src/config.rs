@@ -16,11 +16,13 @@ use crate::settings::Settings;
 /// type.
 pub fn resolve(file: Option<&Path>, overrides: &[String]) -> Result<Settings> {
     let mut resolved = serde_json::to_value(Settings::default())?;
+    let mut open = Vec::new();
+    open_tables(&resolved, "", &mut open);
     if let Some(path) = file {
         let text = std::fs::read_to_string(path).with_context(|| format!("{}", path.display()))?;
         let table: toml::Table = toml::from_str(&text).with_context(|| format!("{}", path.display()))?;
         let value = serde_json::to_value(table)?;
-        overlay(&mut resolved, value, "").with_context(|| format!("{}", path.display()))?;
+        overlay(&mut resolved, value, "", &open).with_context(|| format!("{}", path.display()))?;
         typed(&resolved).with_context(|| format!("{}", path.display()))?;
     }
     for item in overrides {
@@ -30,7 +32,7 @@ pub fn resolve(file: Option<&Path>, overrides: &[String]) -> Result<Settings> {
         let nested = key
             .rsplit('.')
             .fold(value, |inner, part| Value::Object([(part.to_owned(), inner)].into_iter().collect()));
-        overlay(&mut resolved, nested, "").with_context(|| format!("--set {item}"))?;
+        overlay(&mut resolved, nested, "", &open).with_context(|| format!("--set {item}"))?;
         typed(&resolved).with_context(|| format!("--set {item}"))?;
     }
     typed(&resolved)
@@ -50,14 +52,38 @@ fn parse_value(text: &str) -> Value {
         .unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
-/// Puts `new` over `base`, key by key. Lists are replaced whole.
-fn overlay(base: &mut Value, new: Value, path: &str) -> Result<()> {
+/// Tables that are empty by default: their keys are their own affair.
+fn open_tables(value: &Value, path: &str, open: &mut Vec<String>) {
+    let Some(table) = value.as_object() else { return };
+    if table.is_empty() {
+        open.push(path.to_owned());
+    }
+    for (key, value) in table {
+        open_tables(value, &join(path, key), open);
+    }
+}
+
+fn join(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+/// Puts `new` over `base`, key by key. Lists are replaced whole. Tables that are `open` take keys that `base` does not have.
+///
+/// # Errors
+/// A key that `base` does not have, with the nearest that it has, and a value of another kind.
+pub fn overlay(base: &mut Value, new: Value, path: &str, open: &[String]) -> Result<()> {
+    let free = open
+        .iter()
+        .any(|table| path.strip_prefix(table.as_str()).is_some_and(|p| p.is_empty() || p.starts_with('.')));
     match (base, new) {
         (Value::Object(base), Value::Object(new)) => {
             for (key, value) in new {
-                let full = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                let full = join(path, &key);
                 match base.get_mut(&key) {
-                    Some(slot) => overlay(slot, value, &full)?,
+                    Some(slot) => overlay(slot, value, &full, open)?,
+                    None if free => {
+                        base.insert(key, value);
+                    }
                     None => bail!("unknown key `{full}`{}", nearest(&key, base.keys())),
                 }
             }
@@ -141,6 +167,15 @@ mod tests {
     fn a_value_of_another_type_is_refused() {
         assert!(error(&["seed=abc"]).contains("`seed`: expected a value like 0, found \"abc\""));
         assert!(error(&["label=3"]).contains("`label` is a table of settings"));
+    }
+
+    #[test]
+    fn a_table_that_is_empty_by_default_takes_any_key() {
+        let set = ["grpo.loss.kl.beta=0.5", "grpo.loss.kl.cap=0", "policy.template.enable_thinking=false"];
+        let settings = resolve(None, &set.map(str::to_owned)).expect("valid");
+        assert_eq!(settings.grpo.loss["kl"], serde_json::json!({ "beta": 0.5, "cap": 0 }));
+        assert_eq!(settings.policy.template["enable_thinking"], false);
+        assert!(error(&["grpo.lossy.kl=1"]).contains("did you mean `loss`?"));
     }
 
     #[test]

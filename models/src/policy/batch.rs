@@ -21,6 +21,8 @@ pub struct Target {
     pub row: usize,
     /// The token.
     pub token: u32,
+    /// The completion it is of, counted over the batch.
+    pub sequence: usize,
 }
 
 /// Sequences laid end to end. A prompt that several completions continue is computed once.
@@ -30,6 +32,7 @@ pub struct Packed {
     positions: Vec<u32>,
     segments: Vec<Segment>,
     targets: Vec<Target>,
+    sequences: usize,
 }
 
 impl Packed {
@@ -61,8 +64,9 @@ impl Packed {
             };
             for (k, token) in completion.iter().enumerate() {
                 let row = if k == 0 { first + prompt.len() - 1 } else { start + k - 1 };
-                self.targets.push(Target { row, token: *token });
+                self.targets.push(Target { row, token: *token, sequence: self.sequences });
             }
+            self.sequences += 1;
         }
         Ok(())
     }
@@ -130,8 +134,9 @@ mod tests {
         assert_eq!(packed.positions(), [0, 1, 2, 3, 3, 4, 0, 1, 2]);
         let segments: Vec<_> = packed.segments().iter().map(|s| (s.start, s.len, s.prefix)).collect();
         assert_eq!(segments, [(0, 3, None), (3, 1, Some(0)), (4, 2, Some(0)), (6, 3, None)]);
-        let targets: Vec<_> = packed.targets().iter().map(|t| (t.row, t.token)).collect();
-        let expected = [(2, 4), (3, 5), (2, 6), (2, 7), (4, 8), (5, 9), (7, 3), (8, 4)];
+        let targets: Vec<_> = packed.targets().iter().map(|t| (t.row, t.token, t.sequence)).collect();
+        let expected =
+            [(2, 4, 0), (3, 5, 0), (2, 6, 1), (2, 7, 3), (4, 8, 3), (5, 9, 3), (7, 3, 4), (8, 4, 4)];
         assert_eq!(targets, expected);
         assert!(packed.push(&[], &[&[1]]).is_err());
     }

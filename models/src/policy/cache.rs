@@ -1,6 +1,6 @@
 //! Keys and values of sequences that are being written: each prompt's once, and each sequence's own.
 
-use candle_core::{Device, Result, Tensor};
+use candle_core::{DType, Result, Tensor};
 
 /// Keys and values of one layer.
 #[derive(Debug, Clone)]
@@ -22,6 +22,8 @@ pub(super) struct Held {
     pub own: usize,
     /// Tokens that a sequence has room for.
     pub capacity: usize,
+    /// Tokens that a sequence may come to.
+    pub limit: usize,
 }
 
 /// The prompts of all sequences, padded in front to one length.
@@ -33,7 +35,9 @@ pub(super) struct Gathered {
 }
 
 impl Held {
-    pub fn gathered(&self, device: &Device) -> Result<Gathered> {
+    /// For scores of the type that `like` has them in.
+    pub fn gathered(&self, like: &Tensor) -> Result<Gathered> {
+        let device = like.device();
         let longest = self.prompts.iter().map(|(_, len)| *len).max().unwrap_or(0);
         let (mut rows, mut mask) = (Vec::new(), Vec::new());
         for &(start, len) in &self.prompts {
@@ -44,7 +48,9 @@ impl Held {
             mask.extend(std::iter::repeat_n(0f32, len + self.own));
         }
         let shape = (self.prompts.len(), 1, longest + self.own);
-        Ok(Gathered { rows: Tensor::new(rows, device)?, mask: Tensor::from_vec(mask, shape, device)? })
+        let scores = if like.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+        let mask = Tensor::from_vec(mask, shape, device)?.to_dtype(scores)?;
+        Ok(Gathered { rows: Tensor::new(rows, device)?, mask })
     }
 }
 
@@ -55,6 +61,18 @@ impl LayerCache {
         for (own, new) in [(&self.own_k, k), (&self.own_v, v)] {
             let places = own.reshape((b, capacity, kv, d))?;
             places.slice_set(&new.reshape((b, 1, kv, d))?.contiguous()?, 1, at)?;
+        }
+        Ok(())
+    }
+
+    /// Room for more tokens of each sequence.
+    pub fn grow(&mut self, capacity: usize, more: usize) -> Result<()> {
+        for own in [&mut self.own_k, &mut self.own_v] {
+            let (rows, kv, d) = own.dims3()?;
+            let b = rows / capacity;
+            let room = Tensor::zeros((b, more, kv, d), own.dtype(), own.device())?;
+            let all = Tensor::cat(&[&own.reshape((b, capacity, kv, d))?, &room], 1)?;
+            *own = all.reshape((b * (capacity + more), kv, d))?;
         }
         Ok(())
     }

@@ -162,6 +162,11 @@ impl ModelConfig {
             let reason = format!("`{kind}` is not supported in GGUF files: use the Hugging Face folder");
             return Err(PolicyError::config(&key("rope.scaling.type"), reason));
         }
+        if content.tensor_infos.contains_key("rope_freqs.weight") {
+            let reason =
+                "stretched rotary frequencies are not supported in GGUF files: use the Hugging Face folder";
+            return Err(PolicyError::config("rope_freqs.weight", reason));
+        }
         let (hidden_size, heads) =
             (keys.size(&key("embedding_length"))?, keys.size(&key("attention.head_count"))?);
         let vocab_size = content.tensor_infos.get("token_embd.weight").map(|info| info.shape.dims()[0]);

@@ -68,6 +68,15 @@ pub enum PolicyError {
         /// Its name.
         name: String,
     },
+    /// A layer's weight that a model of this configuration does not have, so that leaving it out would change the model.
+    #[error(
+        "the weights have `{name}`, for which the configuration has no place: the model is of another kind than \
+         llama, qwen2 or qwen3, or config.json is not its own"
+    )]
+    UnknownTensor {
+        /// Its name.
+        name: String,
+    },
     /// A weight has another shape than the configuration says.
     #[error("`{name}` has shape {found:?}, the configuration says {expected:?}")]
     Shape {

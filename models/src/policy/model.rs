@@ -89,9 +89,12 @@ impl Policy {
     /// Loads a model of this shape, frozen.
     ///
     /// # Errors
-    /// [`PolicyError::MissingTensor`] and [`PolicyError::Shape`].
+    /// [`PolicyError::MissingTensor`], [`PolicyError::UnknownTensor`] and [`PolicyError::Shape`].
     pub fn new(config: ModelConfig, weights: &Weights, dtype: DType, device: &Device) -> Result<Self> {
         let d = config.hidden_size;
+        if let Some(name) = weights.unknown(&shapes(&config)) {
+            return Err(PolicyError::UnknownTensor { name });
+        }
         let get = |name: &str, shape: &[usize]| weights.get(name, shape, dtype, device);
         let vocabulary = [config.vocab_size, d];
         let embedding = get(EMBEDDING, &vocabulary)?;

@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::attention::attend_cached;
+use super::attention::{attend_cached, gather};
 use super::batch::Packed;
 use super::cache::{Held, LayerCache};
 use super::error::{PolicyError, Result};
@@ -69,6 +69,8 @@ pub struct Completion {
     pub finish: Finish,
 }
 
+/// Tokens that a text has room for at first: most end long before their limit.
+const ROOM: usize = 64;
 /// Rows of prompts that are read at once.
 const PREFILL_ROWS: usize = 4096;
 
@@ -242,11 +244,14 @@ impl Policy {
 
     fn check_lengths(&self, prompts: &[Prompt], sampling: &Sampling) -> Result<()> {
         let most = self.config().max_positions;
-        match prompts.iter().map(|p| p.tokens.len()).find(|n| *n == 0 || n + sampling.max_tokens > most) {
+        let lengths = || prompts.iter().map(|p| p.tokens.len()).enumerate();
+        match lengths().find(|(_, n)| *n == 0 || n + sampling.max_tokens > most) {
             None => Ok(()),
-            Some(0) => Err(PolicyError::Input("a prompt has no tokens".to_owned())),
-            Some(n) => Err(PolicyError::Input(format!(
-                "a prompt of {n} tokens and {} to be written are more than the model's {most} positions",
+            Some((_, 0)) => Err(PolicyError::Input("a prompt has no tokens".to_owned())),
+            Some((i, n)) => Err(PolicyError::Input(format!(
+                "prompt {} of {} has {n} tokens; with {} to be written they are more than the model's {most} positions",
+                i + 1,
+                prompts.len(),
                 sampling.max_tokens
             ))),
         }
@@ -282,7 +287,8 @@ impl Policy {
         let held = Held {
             prompts: sequences.iter().map(|s| places[s.prompt]).collect(),
             own: 0,
-            capacity: sampling.max_tokens,
+            capacity: sampling.max_tokens.min(ROOM),
+            limit: sampling.max_tokens,
         };
         let caches = parts.into_iter().map(|parts| self.cache(&parts, sequences.len(), held.capacity));
         let batch =
@@ -327,12 +333,19 @@ impl Policy {
         let rotation = Rotation::new(self.config(), &positions, &x)?;
         let dropout = Dropout::off();
         let pass = Pass { rotation: &rotation, segments: &[], adapters, dropout: &dropout };
+        if held.own == held.capacity {
+            // As much again, so that copying costs no more than a share of the whole.
+            let more = held.capacity.min(held.limit - held.capacity);
+            caches.iter_mut().try_for_each(|cache| cache.grow(held.capacity, more))?;
+            held.capacity += more;
+        }
         let at = held.own;
         held.own += 1;
+        let gathered = gather(held, &x)?;
         for (layer, cache) in self.layers.iter().zip(caches) {
             let qkv = layer.qkv(&layer.input_norm.forward(&x)?, pass)?;
             cache.write(&qkv.k, &qkv.v, at, held.capacity)?;
-            let attended = attend_cached(&qkv.q, cache, held)?;
+            let attended = attend_cached(&qkv.q, cache, held, gathered.as_ref())?;
             let middle = (x + layer.o.forward(&attended, adapters, &dropout)?)?;
             x = layer.feed_forward(&middle, pass)?.0;
         }

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use candle_core::quantized::gguf_file::Content;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use tokenizers::Tokenizer;
+use tokenizers::{DecoderWrapper, Tokenizer};
 
 use super::PolicyError;
 
@@ -114,7 +114,7 @@ impl TextTokenizer {
         struct Config {
             eos_token_id: Option<Ids>,
         }
-        let config: Config = parse("generation_config.json", bytes)?;
+        let config: Config = parse("generation_config.json or config.json", bytes)?;
         match config.eos_token_id {
             Some(Ids::One(id)) => self.add_eos(id),
             Some(Ids::Several(ids)) => ids.into_iter().for_each(|id| self.add_eos(id)),
@@ -195,6 +195,23 @@ impl TextTokenizer {
         self.tokenizer.id_to_token(id)
     }
 
+    /// The bytes of a token, which need not be whole characters. An id without a token has none.
+    pub fn bytes_of(&self, id: u32) -> Vec<u8> {
+        let Some(token) = self.token_of(id) else { return Vec::new() };
+        let added = self.tokenizer.get_added_vocabulary().get_added_tokens_decoder().contains_key(&id);
+        if added {
+            return token.into_bytes();
+        }
+        let byte = token.strip_prefix("<0x").and_then(|t| t.strip_suffix('>'));
+        if let Some(byte) = byte.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            return vec![byte];
+        }
+        if matches!(self.tokenizer.get_decoder(), Some(DecoderWrapper::ByteLevel(_))) {
+            return token.chars().filter_map(byte_of).collect();
+        }
+        token.replace('\u{2581}', " ").into_bytes()
+    }
+
     /// Whether `id` is a control token, which `skip_special` leaves out.
     pub fn is_special(&self, id: u32) -> bool {
         let added = self.tokenizer.get_added_vocabulary().get_added_tokens_decoder();
@@ -262,6 +279,17 @@ impl TextStream<'_> {
 
     fn after_shown(&self, text: &str) -> String {
         text.strip_prefix(self.shown.as_str()).unwrap_or(text).to_owned()
+    }
+}
+
+/// The byte that a character of a byte-level vocabulary stands for: itself where it can be printed, the others in order
+/// from U+0100.
+fn byte_of(c: char) -> Option<u8> {
+    let printable = |b: u8| matches!(b, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
+    let code = u32::from(c);
+    match u8::try_from(code) {
+        Ok(byte) => printable(byte).then_some(byte),
+        Err(_) => (0..=u8::MAX).filter(|b| !printable(*b)).nth((code - 256) as usize),
     }
 }
 

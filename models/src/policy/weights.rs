@@ -1,6 +1,6 @@
 //! Weights by Hugging Face's names, from safetensors (one file or several) or GGUF.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -148,6 +148,25 @@ impl Weights {
         #[allow(unsafe_code)]
         let mapped = unsafe { MmapedSafetensors::multi(&files) };
         Ok(Self::Safetensors(Box::new(mapped.map_err(|e| PolicyError::file(folder, e))?)))
+    }
+
+    /// The first tensor of a layer that is not among those `known`. What stands outside the layers, and tables that can be
+    /// computed, do not matter.
+    pub(super) fn unknown(&self, known: &BTreeMap<String, Vec<usize>>) -> Option<String> {
+        let mut names: Vec<String> = match self {
+            Self::Memory(tensors) => tensors.keys().cloned().collect(),
+            Self::Safetensors(files) => files.tensors().into_iter().map(|(name, _)| name).collect(),
+            Self::Gguf(gguf) => gguf.content.tensor_infos.keys().cloned().collect(),
+        };
+        names.sort();
+        let known: BTreeSet<String> = match self {
+            Self::Gguf(_) => known.keys().filter_map(|name| gguf_name(name)).collect(),
+            _ => known.keys().cloned().collect(),
+        };
+        let in_layer = |name: &str| name.starts_with("model.layers.") || name.starts_with("blk.");
+        names
+            .into_iter()
+            .find(|name| in_layer(name) && !known.contains(name) && !name.ends_with("rotary_emb.inv_freq"))
     }
 
     /// A tensor by its Hugging Face name, of the shape and type asked for.

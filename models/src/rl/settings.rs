@@ -177,11 +177,7 @@ impl LossSettings {
     /// CES by our reading of the paper: `grpo` with every output of equal weight (Eq. 8), ratios of
     /// tokens, clip 0.2, `0.01·k3` in the loss, the group's standard deviation.
     pub fn paper() -> Self {
-        Self {
-            clip: Some(Clip { low: 0.2, high: 0.2, c: None }),
-            kl: KlSettings::default(),
-            ..Self::of(LossKind::Grpo)
-        }
+        Self { kl: KlSettings::default(), ..Self::of(LossKind::Grpo) }
     }
 
     /// CES as released, which is verl's `vanilla` loss: every token of equal weight, clip 0.2 with the
@@ -341,6 +337,15 @@ mod tests {
         assert_eq!(read(json!({"loss": "dr_grpo"})).advantage().std, Some(StdRule::None));
         assert_eq!(read(json!({"loss": "gspo"})).ratio(), RatioLevel::Sequence);
         assert!(!dapo.kl.needs_reference());
+        for (loss, low, high) in [
+            ("grpo", 0.2, 0.2),
+            ("dr_grpo", 0.2, 0.2),
+            ("dapo", 0.2, 0.28),
+            ("gspo", 3e-4, 4e-4),
+            ("cispo", 1.0, 4.0),
+        ] {
+            assert_eq!(read(json!({ "loss": loss })).clip(), Clip { low, high, c: None }, "{loss}");
+        }
     }
 
     #[test]

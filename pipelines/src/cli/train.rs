@@ -86,6 +86,12 @@ impl TrainArgs {
         policy.adapter = self.adapter.clone().or(policy.adapter.take());
         policy.device = self.device.clone().unwrap_or_else(|| policy.device.clone());
         settings.seed = self.seed.unwrap_or(settings.seed);
+        // Models that play along are where the policy is, unless told otherwise.
+        for frozen in [&mut settings.reward.model, &mut settings.reward.coordinator_model] {
+            if frozen.model.is_some() && frozen.device.is_none() {
+                frozen.device = Some(settings.policy.device.clone());
+            }
+        }
         Ok(settings)
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Requests that wait are answered together, those with the same sampling in one batch.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -24,21 +25,26 @@ use crate::train::{LocalModel, LocalModelSection};
 
 /// Largest request body.
 const MAX_BODY_BYTES: usize = 16 << 20;
-/// Texts that are written together, at most.
+/// Texts that are written together, at most, unless one request alone asks for more.
 const BATCH: usize = 32;
 /// Replies to one request, at most.
 const MOST_REPLIES: usize = 64;
+/// Tokens of prompts and replies that are held together, at most: it bounds the memory of keys and values.
+const MOST_TOKENS: usize = 128 << 10;
+/// Requests that may wait.
+const QUEUE: usize = 256;
 
 /// A request of the chat completions, as far as it is understood. Other fields are refused, so that nothing that was
-/// asked for is left out silently, but for those that change nothing here.
+/// asked for is left out silently, unless they have the value that changes nothing.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct ChatBody {
     messages: Vec<Message>,
     #[serde(default)]
     model: Option<String>,
-    #[serde(default, alias = "max_completion_tokens")]
+    #[serde(default)]
     max_tokens: Option<usize>,
+    #[serde(default)]
+    max_completion_tokens: Option<usize>,
     #[serde(default)]
     temperature: Option<f64>,
     #[serde(default)]
@@ -56,10 +62,35 @@ struct ChatBody {
     top_logprobs: Option<usize>,
     #[serde(default)]
     stream: Option<bool>,
-    #[serde(default, rename = "user")]
-    _user: Option<String>,
-    #[serde(default, rename = "stop")]
-    stop: Option<Value>,
+    #[serde(default)]
+    stop: Option<Stop>,
+    #[serde(flatten)]
+    others: serde_json::Map<String, Value>,
+}
+
+/// Texts that end a reply, and are not part of it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+enum Stop {
+    One(String),
+    Several(Vec<String>),
+}
+
+/// Fields that say nothing about the reply.
+const NO_MATTER: [&str; 5] = ["user", "metadata", "store", "service_tier", "safety_identifier"];
+
+/// Whether a field that is not understood asks for nothing.
+fn is_neutral(name: &str, value: &Value) -> bool {
+    match name {
+        _ if value.is_null() || NO_MATTER.contains(&name) => true,
+        "frequency_penalty" | "presence_penalty" | "min_p" => value.as_f64() == Some(0.0),
+        "repetition_penalty" => value.as_f64() == Some(1.0),
+        "response_format" => value["type"] == "text",
+        "tools" | "functions" => value.as_array().is_some_and(Vec::is_empty),
+        "tool_choice" => value == "none" || value == "auto",
+        "logit_bias" | "stream_options" => value.as_object().is_some_and(serde_json::Map::is_empty),
+        _ => false,
+    }
 }
 
 /// A request on its way to the model.
@@ -71,8 +102,14 @@ struct Job {
 
 struct Service {
     model: Arc<LocalModel>,
-    jobs: mpsc::Sender<Job>,
+    jobs: mpsc::SyncSender<Job>,
     name: String,
+    /// The seed of the next reply that was asked for without one.
+    unseeded: AtomicU64,
+    /// Requests so far.
+    requests: AtomicU64,
+    /// Set when the thread that answers has ended, which it does only by a panic.
+    stopped: Arc<AtomicBool>,
 }
 
 /// Serves until interrupted.
@@ -88,16 +125,32 @@ pub fn run(settings: &Settings, args: &ServeExecutorArgs) -> Result<()> {
     };
     let model = Arc::new(LocalModel::open(&section, "reward.model")?);
     let name = args.name.clone().unwrap_or_else(|| model.name().to_owned());
-    let (jobs, waiting) = mpsc::channel();
+    let (jobs, waiting) = mpsc::sync_channel(QUEUE);
     let worker = Arc::clone(&model);
-    std::thread::spawn(move || work(&worker, &waiting));
-    let service = Arc::new(Service { model, jobs, name });
+    let stopped = Arc::new(AtomicBool::new(false));
+    let ended = Arc::clone(&stopped);
+    std::thread::spawn(move || {
+        let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&worker, &waiting)));
+        ended.store(worked.is_err(), Ordering::Relaxed);
+    });
+    let service = Arc::new(Service {
+        model,
+        jobs,
+        name,
+        unseeded: AtomicU64::new(settings.seed),
+        requests: AtomicU64::new(0),
+        stopped,
+    });
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let listener = TcpListener::bind(args.addr).await.with_context(|| format!("--addr {}", args.addr))?;
         let at = listener.local_addr()?;
-        crate::table::print(&format!("{} at http://{at}/v1 (chat/completions, models)", service.name));
+        crate::table::print(&format!(
+            "{} at http://{at}/v1 (chat/completions, models; /health)",
+            service.name
+        ));
         let router = Router::new()
+            .route("/health", get(health))
             .route("/v1/models", get(models))
             .route("/v1/chat/completions", post(chat))
             .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
@@ -108,22 +161,37 @@ pub fn run(settings: &Settings, args: &ServeExecutorArgs) -> Result<()> {
 
 /// Answers jobs until all senders are gone.
 fn work(model: &LocalModel, waiting: &mpsc::Receiver<Job>) {
-    while let Ok(first) = waiting.recv() {
+    let mut left = None;
+    while let Some(first) = left.take().or_else(|| waiting.recv().ok()) {
+        let (mut texts, mut tokens) = (first.prompt.seeds.len(), first.tokens());
         let mut jobs = vec![first];
-        let mut texts = jobs[0].prompt.seeds.len();
         while texts < BATCH
             && let Ok(job) = waiting.try_recv()
         {
             texts += job.prompt.seeds.len();
+            tokens += job.tokens();
+            if tokens > MOST_TOKENS {
+                left = Some(job);
+                break;
+            }
             jobs.push(job);
         }
         while !jobs.is_empty() {
-            let sampling = jobs[0].sampling.clone();
+            // Nobody waits for a reply whose client has gone.
+            jobs.retain(|job| !job.reply.is_closed());
+            let Some(sampling) = jobs.first().map(|job| job.sampling.clone()) else { break };
             let (alike, others): (Vec<Job>, Vec<Job>) =
                 jobs.into_iter().partition(|job| job.sampling == sampling);
             jobs = others;
             answer(model, &sampling, alike);
         }
+    }
+}
+
+impl Job {
+    /// Tokens that it may come to.
+    fn tokens(&self) -> usize {
+        self.prompt.tokens.len() + self.prompt.seeds.len() * self.sampling.max_tokens
     }
 }
 
@@ -162,24 +230,39 @@ async fn models(State(service): State<Arc<Service>>) -> Json<Value> {
     Json(json!({ "object": "list", "data": [model] }))
 }
 
+/// Whether the model answers.
+async fn health(State(service): State<Arc<Service>>) -> Result<&'static str, Refusal> {
+    if service.stopped.load(Ordering::Relaxed) { Err(gone()) } else { Ok("ok") }
+}
+
+fn gone() -> Refusal {
+    Refusal(StatusCode::INTERNAL_SERVER_ERROR, "the model has stopped: see the server's messages".to_owned())
+}
+
 async fn chat(State(service): State<Arc<Service>>, body: axum::body::Bytes) -> Result<Json<Value>, Refusal> {
     let body: ChatBody = serde_json::from_slice(&body).map_err(|e| bad(format!("the request: {e}")))?;
-    let (prompt, sampling) = service.job(&body)?;
-    let (prompt_tokens, seeds) = (prompt.tokens.len(), prompt.seeds.len());
+    let number = service.requests.fetch_add(1, Ordering::Relaxed);
+    // Templates and long prompts take their time; other requests must not wait for it.
+    let asked = Arc::clone(&service);
+    let prepared = tokio::task::spawn_blocking(move || asked.job(&body).map(|job| (body, job))).await;
+    let (body, (prompt, sampling)) = prepared.map_err(|_| gone())??;
+    let prompt_tokens = prompt.tokens.len();
     let (reply, replied) = oneshot::channel();
-    let gone = || Refusal(StatusCode::INTERNAL_SERVER_ERROR, "the model has stopped".to_owned());
-    service.jobs.send(Job { prompt, sampling, reply }).map_err(|_| gone())?;
+    service.jobs.try_send(Job { prompt, sampling, reply }).map_err(|error| match error {
+        mpsc::TrySendError::Full(_) => {
+            let reason = format!("{QUEUE} requests are waiting: ask again later");
+            Refusal(StatusCode::SERVICE_UNAVAILABLE, reason)
+        }
+        mpsc::TrySendError::Disconnected(_) => gone(),
+    })?;
     let texts = replied.await.map_err(|_| gone())?;
     let texts = texts.map_err(|e| Refusal(StatusCode::INTERNAL_SERVER_ERROR, e))?;
     let completion_tokens: usize = texts.iter().map(|text| text.tokens.len()).sum();
-    let choices: Result<Vec<Value>, Refusal> = texts
-        .iter()
-        .enumerate()
-        .map(|(i, text)| service.choice(i, text, body.logprobs == Some(true)))
-        .collect();
+    let choices: Result<Vec<Value>, Refusal> =
+        texts.iter().enumerate().map(|(i, text)| service.choice(i, text, &body)).collect();
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     Ok(Json(json!({
-        "id": format!("chatcmpl-{created}-{prompt_tokens}-{seeds}"),
+        "id": format!("chatcmpl-{created}-{number}"),
         "object": "chat.completion",
         "created": created,
         "model": body.model.as_ref().unwrap_or(&service.name),
@@ -197,8 +280,11 @@ impl Service {
         if body.stream == Some(true) {
             return Err(bad("stream is not supported: leave it out"));
         }
-        if body.stop.as_ref().is_some_and(|stop| !stop.is_null()) {
-            return Err(bad("stop is not supported: replies end with the turn"));
+        if let Some((name, value)) = body.others.iter().find(|(name, value)| !is_neutral(name, value)) {
+            return Err(bad(format!("`{name}` is {value}, which is not supported: leave it out")));
+        }
+        if body.stop_texts().iter().any(String::is_empty) {
+            return Err(bad("stop has an empty text"));
         }
         if body.top_logprobs.unwrap_or(0) > 0 {
             return Err(bad("top_logprobs is not supported: logprobs gives those of the tokens written"));
@@ -217,30 +303,63 @@ impl Service {
             temperature: body.temperature.unwrap_or(1.0),
             top_p: body.top_p.unwrap_or(1.0),
             top_k: body.top_k.unwrap_or(0).max(0) as usize,
-            max_tokens: body.max_tokens.unwrap_or(512).min(most - tokens.len()),
+            max_tokens: body
+                .max_completion_tokens
+                .or(body.max_tokens)
+                .unwrap_or(512)
+                .min(most - tokens.len()),
             stop: chat.stop.clone(),
         };
         sampling.check().map_err(|e| bad(e.to_string()))?;
-        // Without a seed the replies are still a function of the request.
-        let seed = body.seed.unwrap_or(0);
+        if n * sampling.max_tokens > MOST_TOKENS {
+            let asked = n * sampling.max_tokens;
+            return Err(bad(format!(
+                "n × max_tokens is {asked}, and {MOST_TOKENS} is the most: ask for fewer or shorter replies"
+            )));
+        }
+        // Who asks again without a seed wants another reply; in the same order of requests they are the same.
+        let seed = body.seed.unwrap_or_else(|| self.unseeded.fetch_add(n as u64, Ordering::Relaxed));
         Ok((Prompt { tokens, seeds: (0..n as u64).map(|k| seed.wrapping_add(k)).collect() }, sampling))
     }
 
-    fn choice(&self, index: usize, text: &Completion, logprobs: bool) -> Result<Value, Refusal> {
+    /// A reply, up to the first text that ends it.
+    fn choice(&self, index: usize, text: &Completion, body: &ChatBody) -> Result<Value, Refusal> {
         let failed = |e: anyhow::Error| Refusal(StatusCode::INTERNAL_SERVER_ERROR, format!("{e:#}"));
         let (_, chat) = self.model.parts();
-        let content = chat.text(&text.tokens).map_err(failed)?;
+        // The token that ends the turn is none of the reply's.
+        let ended = usize::from(text.finish == Finish::Stop);
+        let mut kept = text.tokens.len() - ended;
+        let mut content = chat.text(&text.tokens).map_err(failed)?;
+        let stop = body.stop_texts();
+        let at = stop.iter().filter_map(|stop| content.find(stop.as_str())).min();
+        if let Some(at) = at {
+            content.truncate(at);
+            let fits = |n: &usize| chat.text(&text.tokens[..*n]).is_ok_and(|text| text.len() <= at);
+            kept = (0..=kept).rev().find(fits).unwrap_or(0);
+        }
         let token = |(id, logp): (&u32, &f32)| {
-            let token = chat.tokenizer.decode(&[*id], false).unwrap_or_default();
-            json!({ "bytes": token.as_bytes(), "token": token, "logprob": logp, "top_logprobs": [] })
+            let bytes = chat.tokenizer.bytes_of(*id);
+            let token = String::from_utf8_lossy(&bytes).into_owned();
+            json!({ "bytes": bytes, "token": token, "logprob": logp, "top_logprobs": [] })
         };
-        let content_logprobs: Vec<Value> = text.tokens.iter().zip(&text.logp).map(token).collect();
+        let content_logprobs: Vec<Value> = text.tokens[..kept].iter().zip(&text.logp).map(token).collect();
+        let finish = if at.is_some() || text.finish == Finish::Stop { "stop" } else { "length" };
         Ok(json!({
             "index": index,
             "message": { "role": "assistant", "content": content },
-            "logprobs": if logprobs { json!({ "content": content_logprobs }) } else { Value::Null },
-            "finish_reason": if text.finish == Finish::Stop { "stop" } else { "length" },
+            "logprobs": if body.logprobs == Some(true) { json!({ "content": content_logprobs }) } else { Value::Null },
+            "finish_reason": finish,
         }))
+    }
+}
+
+impl ChatBody {
+    fn stop_texts(&self) -> &[String] {
+        match &self.stop {
+            None => &[],
+            Some(Stop::One(text)) => std::slice::from_ref(text),
+            Some(Stop::Several(texts)) => texts,
+        }
     }
 }
 
@@ -249,14 +368,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_that_would_be_ignored_are_refused() {
+    fn fields_that_would_be_ignored_are_found() {
         let parse = |text: &str| serde_json::from_str::<ChatBody>(text);
-        let body =
-            parse(r#"{"messages": [{"role": "user", "content": "a"}], "max_completion_tokens": 3}"#).unwrap();
-        assert_eq!(body.max_tokens, Some(3));
+        let body = r#"{"messages": [{"role": "user", "content": "a"}], "max_completion_tokens": 3, "max_tokens": 5,
+            "frequency_penalty": 0, "presence_penalty": 0.0, "response_format": {"type": "text"}, "tools": null,
+            "user": "me", "stop": ["a", "b"]}"#;
+        let body = parse(body).unwrap();
+        assert_eq!((body.max_completion_tokens, body.stop_texts().len()), (Some(3), 2));
+        assert!(body.others.iter().all(|(name, value)| is_neutral(name, value)), "{:?}", body.others);
         let parts = parse(r#"{"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}]}]}"#);
         assert_eq!(parts.unwrap().messages.len(), 1);
-        let error = parse(r#"{"messages": [], "response_format": {}}"#).unwrap_err().to_string();
-        assert!(error.contains("response_format"), "{error}");
+        let body =
+            parse(r#"{"messages": [], "response_format": {"type": "json_object"}, "frequency_penalty": 1}"#);
+        assert!(body.unwrap().others.iter().all(|(name, value)| !is_neutral(name, value)));
     }
 }

@@ -26,7 +26,7 @@ use super::model::{ChatFormat, combine, read_adapter, write_adapter};
 use super::rollout::{Group, roll, seed_of};
 use super::rows::TrainRow;
 use super::settings::{GrpoSection, PolicySection};
-use super::sft::{Inputs, Prepared, announce, dump_rows, prepare, spread, transcript, write_rejects};
+use super::sft::{Inputs, Kind, prepare, spread, transcript, write_rejects};
 use super::tally::{Tally, Values};
 use super::trainer::{Checkpoints, Micro, Trainer};
 use crate::progress;
@@ -109,15 +109,16 @@ type Start = Option<(LoraConfig, BTreeMap<String, Tensor>)>;
 pub fn grpo(settings: &Settings, inputs: &Inputs, draft: &mut Draft) -> Result<()> {
     let section = settings.grpo.resolved(inputs.role)?;
     let policy = &settings.policy;
-    let Prepared { mut loaded, set } = prepare(policy, inputs, false, section.max_prompt.unwrap_or(8_192))?;
-    write_rejects(draft, &set)?;
+    let kind = Kind::Grpo(&section);
+    let prepared = prepare(settings, inputs, &kind)?;
+    write_rejects(draft, &prepared.set)?;
+    let (mut loaded, set) = prepared.load(settings, &kind)?;
     let start = policy.adapter.as_deref().map(read_adapter).transpose()?;
     if let Some(folder) = &policy.adapter {
         loaded.adapt(folder)?;
         loaded.policy.fold_adapter()?;
     }
     loaded.policy.add_lora(&policy.lora, settings.seed)?;
-    announce(policy, &loaded);
     let steps = steps_of(&section, set.train.len());
     let updates = steps * (section.minibatches * section.inner_epochs) as u64;
     let warmup_steps = (section.warmup * updates as f64).ceil() as u64;
@@ -135,7 +136,7 @@ pub fn grpo(settings: &Settings, inputs: &Inputs, draft: &mut Draft) -> Result<(
     draft.count("steps", steps);
     draft.count("executor", rewarder.executor_name());
     let run = Grpo {
-        loss: section.loss.clone().context("resolved")?,
+        loss: section.objective()?,
         section,
         policy,
         seed: settings.seed,
@@ -197,12 +198,13 @@ impl Grpo<'_> {
             let secs = started.elapsed().as_secs_f64();
             let clock = [("step_secs", secs), ("tokens_per_sec", figure("tokens").unwrap_or(0.0) / secs)];
             bar.set_message(format!(
-                "steps · reward {:.3} · kl {:.4} · entropy {:.2} · length {:.0} · dead {:.0}",
+                "steps · reward {:.3} · kl {:.4} · entropy {:.2} · length {:.0} · dead {:.0} · {:.0} tokens/s",
                 figure("reward").unwrap_or(f64::NAN),
                 figure("kl_reference").unwrap_or(0.0),
                 figure("entropy").unwrap_or(f64::NAN),
                 figure("length").unwrap_or(f64::NAN),
                 figure("dead_groups").unwrap_or(f64::NAN),
+                clock[1].1,
             ));
             bar.inc(1);
             self.tell(&values, &clock, held_out.as_ref())?;
@@ -240,19 +242,19 @@ impl Grpo<'_> {
         better
     }
 
-    /// The next prompts; each epoch has an order of its own.
-    fn draw(&mut self, rows: usize, count: usize) -> Vec<usize> {
-        let n = rows as u64;
+    /// The next prompts, each with the number of its draw; each epoch has an order of its own.
+    fn draw<'r>(&mut self, rows: &'r [TrainRow], count: usize) -> Vec<(u64, &'r TrainRow)> {
+        let n = rows.len() as u64;
         let mut drawn = Vec::with_capacity(count);
         let mut order: (u64, Vec<usize>) = (u64::MAX, Vec::new());
         for at in self.cursor.drawn..self.cursor.drawn + count as u64 {
             if order.0 != at / n {
                 let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
                 rng.set_stream(at / n);
-                order = (at / n, (0..rows).collect());
+                order = (at / n, (0..rows.len()).collect());
                 order.1.shuffle(&mut rng);
             }
-            drawn.push(order.1[(at % n) as usize]);
+            drawn.push((at, &rows[order.1[(at % n) as usize]]));
         }
         self.cursor.drawn += count as u64;
         drawn
@@ -269,11 +271,10 @@ impl Grpo<'_> {
     }
 
     /// Outputs and rewards for some rows.
-    fn roll<'r>(&self, rows: &[&'r TrainRow]) -> Result<Vec<Group<'r>>> {
-        let (seed, step, n) = (self.seed, self.cursor.step, self.section.rollouts());
-        let seeds = |row: &TrainRow| (0..n).map(|k| seed_of(seed, step, &row.id, k)).collect();
-        let sampling = self.sampling();
-        let groups = roll(&self.trainer.policy, &self.chat, rows, &sampling, &seeds, &self.rewarder)?;
+    fn roll<'r>(&self, drawn: Vec<(u64, &'r TrainRow)>) -> Result<Vec<Group<'r>>> {
+        let seeds = |draw| (0..self.section.rollouts()).map(|k| seed_of(self.seed, draw, k)).collect();
+        let asked = drawn.into_iter().map(|(draw, row)| (row, seeds(draw))).collect();
+        let groups = roll(&self.trainer.policy, &self.chat, asked, &self.sampling(), &self.rewarder)?;
         self.rewarder.check_failures()?;
         Ok(groups)
     }
@@ -283,6 +284,9 @@ impl Grpo<'_> {
         if self.loss.kl.needs_reference() && self.loss.kl.term == KlTerm::Reward {
             for (group, rewards) in groups.iter().zip(&mut rewards) {
                 let flat = self.flat(&[(group, None)])?;
+                if flat.lengths.is_empty() {
+                    continue;
+                }
                 let temperature = self.sampling().logp_temperature();
                 let reference = self.trainer.policy.token_stats(&flat.packed, temperature, Adapters::Off)?;
                 let penalty =
@@ -297,8 +301,8 @@ impl Grpo<'_> {
     /// The groups of a step. Dead ones are replaced by others, as often as the settings say.
     fn batch<'r>(&mut self, rows: &'r [TrainRow]) -> Result<Batch<'r>> {
         let wanted = self.section.prompts();
-        let first: Vec<&TrainRow> = self.draw(rows.len(), wanted).into_iter().map(|i| &rows[i]).collect();
-        let mut groups = self.roll(&first)?;
+        let first = self.draw(rows, wanted);
+        let mut groups = self.roll(first)?;
         let mut resampled = 0;
         for _ in 0..self.section.resample {
             let dead: Vec<usize> = self
@@ -310,10 +314,9 @@ impl Grpo<'_> {
             if dead.is_empty() {
                 break;
             }
-            let others: Vec<&TrainRow> =
-                self.draw(rows.len(), dead.len()).into_iter().map(|i| &rows[i]).collect();
+            let others = self.draw(rows, dead.len());
             resampled += dead.len();
-            for (i, group) in dead.into_iter().zip(self.roll(&others)?) {
+            for (i, group) in dead.into_iter().zip(self.roll(others)?) {
                 groups[i] = group;
             }
         }
@@ -394,7 +397,8 @@ impl Grpo<'_> {
                 self.update(minibatch, &mut tally)?;
             }
         }
-        self.fresh = false;
+        // A first step in which nothing was learned leaves the gate for the next.
+        self.fresh &= tally.gate.is_none();
         values.extend(tally.values(self.loss.kl.needs_reference()));
         self.tell_outputs(&batch)?;
         Ok(values)
@@ -422,6 +426,7 @@ impl Grpo<'_> {
         let lengths: Vec<usize> = parts.iter().flat_map(|flat| flat.lengths.iter().copied()).collect();
         let whole = Counts::of(&lengths, None)?;
         let mut grads = Grads::new();
+        let dump = self.checkpoints.dump_path(self.cursor.step + 1);
         let pass = TrainPass {
             temperature: self.sampling().logp_temperature(),
             dropout: Dropout::off(),
@@ -434,7 +439,7 @@ impl Grpo<'_> {
                 continue;
             }
             let gate = self.fresh && tally.updates == 0;
-            let micro = Micro { packed: &flat.packed, ids: &flat.ids };
+            let micro = Micro { packed: &flat.packed, ids: &flat.ids, dump: &dump };
             self.trainer.accumulate(&micro, pass, &mut grads, |stats| {
                 if gate {
                     let far = ratio_gate(&stats.logp, &flat.sampled, None, self.ratio_tolerance())?;
@@ -461,9 +466,9 @@ impl Grpo<'_> {
         if grads.is_empty() {
             return Ok(());
         }
-        let ids: Vec<&str> = parts.iter().flat_map(|flat| flat.ids.iter().map(String::as_str)).collect();
-        let dump = self.checkpoints.dump_path(self.cursor.step + 1);
-        let report = self.trainer.step(&grads, || dump_rows(dump, &ids))?;
+        let micros: Vec<Micro<'_>> =
+            parts.iter().map(|flat| Micro { packed: &flat.packed, ids: &flat.ids, dump: &dump }).collect();
+        let report = self.trainer.step(&grads, &micros)?;
         tally.grad_norm = Some(report.grad_norm);
         tally.lr = Some(report.lr);
         Ok(())

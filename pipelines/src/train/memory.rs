@@ -18,6 +18,8 @@ pub struct Estimate {
     pub activations: u64,
     /// Logits of the tokens that are learned, or of one block of them.
     pub logits: u64,
+    /// Keys and values of what is being written.
+    pub cache: u64,
 }
 
 /// What an estimate depends on.
@@ -35,6 +37,8 @@ pub struct Plan<'a> {
     pub checkpointing: bool,
     /// Tokens in work at once.
     pub tokens: u64,
+    /// Tokens whose keys and values are held while texts are written, at most.
+    pub cached: u64,
 }
 
 /// Numbers that a layer keeps for each token: both norms' inputs and outputs, q, k, v, what was attended, gate and up.
@@ -46,7 +50,7 @@ fn kept_by_layer(model: &ModelConfig) -> u64 {
 
 /// The estimate of a plan.
 pub fn estimate(plan: Plan<'_>) -> Estimate {
-    let Plan { model, lora, bytes, merge, checkpointing, tokens } = plan;
+    let Plan { model, lora, bytes, merge, checkpointing, tokens, cached } = plan;
     let (d, f) = (model.hidden_size as u64, model.intermediate_size as u64);
     let (q, kv) = ((model.heads * model.head_dim) as u64, (model.kv_heads * model.head_dim) as u64);
     let shapes = [(q, d), (kv, d), (kv, d), (d, q), (f, d), (f, d), (d, f)];
@@ -69,14 +73,15 @@ pub fn estimate(plan: Plan<'_>) -> Estimate {
         adapter: adapter * layers * 4 * 4,
         activations,
         logits,
+        cache: layers * 2 * kv * cached * bytes,
     }
 }
 
 impl Estimate {
-    /// All of it.
+    /// What is held at once at most: the cache is gone before a backward begins.
     pub fn total(&self) -> u64 {
-        let Self { weights, merged, adapter, activations, logits } = *self;
-        (weights + merged + adapter + activations + logits) * 11 / 10
+        let Self { weights, merged, adapter, activations, logits, cache } = *self;
+        (weights + merged + adapter + (activations + logits).max(cache)) * 11 / 10
     }
 
     /// A warning when it is more than `free` bytes.
@@ -84,7 +89,7 @@ impl Estimate {
         let free = free.filter(|free| self.total() > *free)?;
         Some(format!(
             "this run needs about {} and {} are free: set policy.checkpointing = true, or a smaller \
-             policy.micro_tokens",
+             policy.micro_tokens; for GRPO also fewer prompts, rollouts or max_response",
             gib(self.total()),
             gib(free)
         ))
@@ -99,13 +104,15 @@ impl fmt::Display for Estimate {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             out,
-            "about {} of memory: weights {}, merged {}, adapter and optimizer {}, activations {}, logits {}",
+            "about {} of memory: weights {}, merged {}, adapter and optimizer {}; in training activations {} and logits {}, \
+             in writing keys and values {}",
             gib(self.total()),
             gib(self.weights),
             gib(self.merged),
             gib(self.adapter),
             gib(self.activations),
-            gib(self.logits)
+            gib(self.logits),
+            gib(self.cache)
         )
     }
 }
@@ -138,13 +145,24 @@ mod tests {
     #[test]
     fn a_long_sequence_beside_a_large_model_needs_checkpointing() {
         let (model, lora) = (qwen3_4b(), LoraConfig::default());
-        let plan =
-            Plan { model: &model, lora: &lora, bytes: 2, merge: false, checkpointing: false, tokens: 16_384 };
+        let plan = Plan {
+            model: &model,
+            lora: &lora,
+            bytes: 2,
+            merge: false,
+            checkpointing: false,
+            tokens: 16_384,
+            cached: 0,
+        };
         let (whole, thrifty) = (estimate(plan), estimate(Plan { checkpointing: true, ..plan }));
         assert!((whole.weights as f64 / 2.0 / 4.02e9 - 1.0).abs() < 0.01, "{}", whole.weights);
         assert!(thrifty.total() < 80 << 30, "{thrifty}");
         assert!(whole.total() > thrifty.total() && whole.merged == 0);
         assert!(whole.warning(Some(16 << 30)).unwrap().contains("policy.checkpointing"));
         assert_eq!(whole.warning(None), None);
+        // 32 prompts of 8,192 tokens: 36 layers, 8 heads of keys and of values, 128 numbers each, 2 bytes.
+        let writing = estimate(Plan { cached: 32 * 8_192, checkpointing: true, ..plan });
+        assert_eq!(writing.cache, 36 * 2 * 8 * 128 * 2 * 32 * 8_192);
+        assert!(writing.total() > thrifty.total());
     }
 }

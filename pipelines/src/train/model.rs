@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use candle_core::{DType, Device, Tensor};
 use tracemill_models::policy::{
-    ChatTemplate, LoraConfig, Message, Policy, TemplateOptions, TextTokenizer, Weights, encode_chat,
-    end_of_turn, stop_ids,
+    ChatTemplate, LoraConfig, Message, ModelConfig, Policy, TemplateOptions, TextTokenizer, Weights,
+    encode_chat, end_of_turn, stop_ids,
 };
 
 use crate::run::write_json;
@@ -36,17 +36,24 @@ pub struct ChatFormat {
     pub source: PathBuf,
 }
 
-/// Loads a Hugging Face folder (`config.json`, `model*.safetensors`, `tokenizer.json`, chat template) or a GGUF file.
+/// A model whose weights are still on the disk.
+pub struct Opened {
+    /// Its shape.
+    pub config: ModelConfig,
+    /// Messages to tokens and back.
+    pub chat: ChatFormat,
+    weights: Weights,
+}
+
+/// Opens a Hugging Face folder (`config.json`, `model*.safetensors`, `tokenizer.json`, chat template) or a GGUF file.
 ///
 /// # Errors
 /// What is not there or does not fit, by file or key, and the remedy.
-pub fn load(
-    source: &Path,
-    dtype: DType,
-    device: &Device,
-    variables: &serde_json::Map<String, serde_json::Value>,
-) -> Result<Loaded> {
+pub fn open(source: &Path, variables: &serde_json::Map<String, serde_json::Value>) -> Result<Opened> {
     let shown = || format!("model {}", source.display());
+    if !source.exists() {
+        bail!("no model at {}: give a Hugging Face folder or a .gguf file", source.display());
+    }
     let (config, weights) = Weights::open(source).with_context(shown)?;
     let (tokenizer, template) = if let Weights::Gguf(gguf) = &weights {
         let tokenizer = TextTokenizer::from_gguf(gguf.content()).with_context(shown)?;
@@ -55,12 +62,36 @@ pub fn load(
     } else {
         (TextTokenizer::from_folder(source)?, ChatTemplate::from_folder(source)?)
     };
-    let policy = Policy::new(config, &weights, dtype, device).with_context(shown)?;
     let options = TemplateOptions { extra: variables.clone(), ..TemplateOptions::default() };
     let stop = stop_ids(&tokenizer, &template, &options)?;
     let end = end_of_turn(&tokenizer, &template, &options)?;
     let chat = ChatFormat { tokenizer, template, options, stop, end, source: source.to_owned() };
-    Ok(Loaded { policy, chat })
+    Ok(Opened { config, chat, weights })
+}
+
+impl Opened {
+    /// Reads the weights.
+    ///
+    /// # Errors
+    /// When they are not the model's.
+    pub fn load(self, dtype: DType, device: &Device) -> Result<Loaded> {
+        let Self { config, chat, weights } = self;
+        let policy = Policy::new(config, &weights, dtype, device);
+        Ok(Loaded { policy: policy.with_context(|| format!("model {}", chat.source.display()))?, chat })
+    }
+}
+
+/// Opens and loads.
+///
+/// # Errors
+/// Those of [`open`] and [`Opened::load`].
+pub fn load(
+    source: &Path,
+    dtype: DType,
+    device: &Device,
+    variables: &serde_json::Map<String, serde_json::Value>,
+) -> Result<Loaded> {
+    open(source, variables)?.load(dtype, device)
 }
 
 impl ChatFormat {
@@ -86,7 +117,7 @@ impl ChatFormat {
         Ok(ids)
     }
 
-    /// The text of a reply, without the tokens that end it.
+    /// The text of a reply, without control tokens: what one agent writes must not open or end turns of another's prompt.
     ///
     /// # Errors
     /// When the tokens are not of this vocabulary.
@@ -95,7 +126,7 @@ impl ChatFormat {
             Some((last, rest)) if self.stop.contains(last) => rest,
             _ => tokens,
         };
-        Ok(self.tokenizer.decode(tokens, false)?)
+        Ok(self.tokenizer.decode(tokens, true)?)
     }
 }
 

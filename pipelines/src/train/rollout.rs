@@ -29,29 +29,30 @@ impl Group<'_> {
     }
 }
 
-/// The seed of an output: a function of run, step, row and number, so that a resumed run draws the same.
-pub fn seed_of(seed: u64, step: u64, row: &str, nth: usize) -> u64 {
-    xxh3_64(format!("{seed}/{step}/{row}/{nth}").as_bytes())
+/// The seed of an output: a function of the run's seed, how many prompts it drew before, and the output's number, so that a
+/// resumed run draws the same, and a row that is drawn twice gets other outputs.
+pub fn seed_of(seed: u64, drawn: u64, nth: usize) -> u64 {
+    xxh3_64(format!("{seed}/{drawn}/{nth}").as_bytes())
 }
 
-/// Writes `n` outputs for each row. Groups are rewarded as they are done, on a thread of their own.
+/// Writes outputs for rows, each as many as it has seeds. Groups are rewarded as they are done, on a thread of their own.
 ///
 /// # Errors
 /// Those of the policy, and what has to stop an executor.
 pub fn roll<'a>(
     policy: &Policy,
     chat: &ChatFormat,
-    rows: &[&'a TrainRow],
+    asked: Vec<(&'a TrainRow, Vec<u64>)>,
     sampling: &Sampling,
-    seeds: &dyn Fn(&TrainRow) -> Vec<u64>,
     rewarder: &Rewarder,
 ) -> Result<Vec<Group<'a>>> {
-    let prompts: Vec<Prompt> =
-        rows.iter().map(|row| Prompt { tokens: row.prompt.clone(), seeds: seeds(row) }).collect();
+    let (rows, prompts): (Vec<&TrainRow>, Vec<Prompt>) =
+        asked.into_iter().map(|(row, seeds)| (row, Prompt { tokens: row.prompt.clone(), seeds })).unzip();
     let sizes: Vec<usize> = prompts.iter().map(|p| p.seeds.len()).collect();
     let (send, receive) = mpsc::channel::<(usize, usize, String)>();
     std::thread::scope(|scope| {
-        let rewards = scope.spawn(|| reward_groups(receive, rows, &sizes, rewarder));
+        let (rows, sizes) = (&rows, &sizes);
+        let rewards = scope.spawn(move || reward_groups(receive, rows, sizes, rewarder));
         let texts = policy.sample(&prompts, sampling, Adapters::On, &mut |prompt, nth, text| {
             // A text that cannot be decoded is sent as what it is: nothing.
             let output = chat.text(&text.tokens).unwrap_or_default();
@@ -59,8 +60,9 @@ pub fn roll<'a>(
             let _ = send.send((prompt, nth, output));
         });
         drop(send);
-        let rewarded = rewards.join().map_err(|_| anyhow::anyhow!("the thread that rewards panicked"))??;
-        let groups = texts?.into_iter().zip(rewarded).zip(rows);
+        let rewarded = rewards.join().map_err(|_| anyhow::anyhow!("the thread that rewards panicked"))?;
+        // A policy that fails leaves groups unfinished, which is then no news.
+        let groups = texts?.into_iter().zip(rewarded?).zip(rows);
         Ok(groups
             .map(|((texts, (outputs, rewarded)), row)| Group { row, texts, outputs, rewarded })
             .collect())

@@ -1,6 +1,6 @@
 //! Exported pools (`export … --target tracemill`) as token ids.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
@@ -66,6 +66,10 @@ pub struct Wanted {
     pub replies: bool,
     /// Tokens of prompt and reply, at most.
     pub max_tokens: usize,
+    /// Tokens that an output may have: prompt and output must fit into the model's positions.
+    pub room: usize,
+    /// The model's positions.
+    pub positions: usize,
 }
 
 impl TrainSet {
@@ -77,7 +81,7 @@ impl TrainSet {
     /// any more. Held-out rows whose task is trained on are left out.
     pub fn read(data: &[PathBuf], held_out: &[PathBuf], chat: &ChatFormat, wanted: Wanted) -> Result<Self> {
         let mut set = Self::default();
-        let mut reader = Reader { chat, wanted, rejects: Vec::new(), hashes: BTreeMap::new() };
+        let mut reader = Reader { chat, wanted, rejects: Vec::new() };
         for path in data {
             set.train.extend(reader.read(&file(path, "train")?)?);
             if held_out.is_empty() && path.is_dir() && path.join("test.jsonl").is_file() {
@@ -132,8 +136,6 @@ struct Reader<'a> {
     chat: &'a ChatFormat,
     wanted: Wanted,
     rejects: Vec<Reject>,
-    /// Templates seen, with their hashes: training and evaluation must ask alike.
-    hashes: BTreeMap<String, String>,
 }
 
 impl Reader<'_> {
@@ -165,7 +167,7 @@ impl Reader<'_> {
     }
 
     /// What makes a whole file unfit.
-    fn check(&mut self, row: &PoolRow) -> Result<()> {
+    fn check(&self, row: &PoolRow) -> Result<()> {
         if row.agent.role != self.wanted.role {
             bail!("a row of a {}, and a {} is trained", row.agent.role.name(), self.wanted.role.name());
         }
@@ -181,7 +183,6 @@ impl Reader<'_> {
                 row.prompt_hash
             );
         }
-        self.hashes.insert(row.prompt.clone(), row.prompt_hash.clone());
         Ok(())
     }
 
@@ -202,6 +203,13 @@ impl Reader<'_> {
         let (tokens, most) = (prompt.len() + reply.len(), self.wanted.max_tokens);
         if tokens > most {
             bail!("{tokens} tokens, and {most} are allowed");
+        }
+        let Wanted { room, positions, .. } = self.wanted;
+        if tokens > positions || prompt.len() + room > positions {
+            bail!(
+                "the prompt's {} tokens and {room} of an answer are more than the model's {positions} positions",
+                prompt.len()
+            );
         }
         Ok((prompt, reply))
     }

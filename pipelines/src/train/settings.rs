@@ -2,14 +2,16 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use candle_core::{DType, Device};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tracemill_data::artifact::AgentRole;
 use tracemill_models::optim::{AdamWSettings, Decay};
 use tracemill_models::policy::LoraConfig;
-use tracemill_models::rl::LossSettings;
+use tracemill_models::rl::{LossKind, LossSettings};
 
+use crate::config::overlay;
 use crate::settings::device;
 
 /// The type of a model's numbers.
@@ -47,7 +49,7 @@ pub struct PolicySection {
     /// Tokens that are in work at once; larger batches are cut into parts whose gradients are added up.
     pub micro_tokens: usize,
     /// Variables of the chat template, such as `enable_thinking = false`.
-    pub template: serde_json::Map<String, serde_json::Value>,
+    pub template: serde_json::Map<String, Value>,
 }
 
 impl Default for PolicySection {
@@ -97,10 +99,10 @@ pub struct LocalModelSection {
     pub model: Option<PathBuf>,
     /// A PEFT folder on top of it.
     pub adapter: Option<PathBuf>,
-    /// `cpu` (by default), `cuda` or `cuda:N`.
+    /// `cpu`, `cuda` or `cuda:N`; by default where the policy that is trained is, else `cpu`.
     pub device: Option<String>,
     /// Variables of the chat template.
-    pub template: serde_json::Map<String, serde_json::Value>,
+    pub template: serde_json::Map<String, Value>,
 }
 
 /// `[sft]`
@@ -119,7 +121,7 @@ pub struct SftSection {
     pub warmup: f64,
     /// Decoupled weight decay.
     pub weight_decay: f64,
-    /// Largest global norm of the gradients.
+    /// Largest global norm of the gradients; 0 for no limit.
     pub clip_norm: f64,
     /// Rows with more tokens are left out, and counted.
     pub max_tokens: usize,
@@ -165,7 +167,8 @@ impl SftSection {
     /// The optimizer's settings.
     pub fn optimizer(&self) -> AdamWSettings {
         let Self { lr, weight_decay, clip_norm, .. } = *self;
-        AdamWSettings { lr, weight_decay, clip_norm: Some(clip_norm), ..AdamWSettings::default() }
+        let clip_norm = Some(clip_norm).filter(|most| *most > 0.0);
+        AdamWSettings { lr, weight_decay, clip_norm, ..AdamWSettings::default() }
     }
 }
 
@@ -187,7 +190,7 @@ pub struct GrpoSection {
     pub warmup: f64,
     /// Decoupled weight decay.
     pub weight_decay: f64,
-    /// Largest global norm of the gradients.
+    /// Largest global norm of the gradients; 0 for no limit.
     pub clip_norm: f64,
     /// Prompts to a step: 32.
     pub prompts: Option<usize>,
@@ -203,8 +206,8 @@ pub struct GrpoSection {
     pub top_p: f64,
     /// Of sampling; 0 keeps all tokens.
     pub top_k: usize,
-    /// The objective; by default that of the preset.
-    pub loss: Option<LossSettings>,
+    /// What of the objective is not the preset's; see [`Self::objective`].
+    pub loss: serde_json::Map<String, Value>,
     /// Optimizer steps on the same outputs, each on an equal part of the prompts.
     pub minibatches: usize,
     /// Passes over the same outputs.
@@ -246,7 +249,7 @@ impl Default for GrpoSection {
             temperature: 1.0,
             top_p: 1.0,
             top_k: 0,
-            loss: None,
+            loss: serde_json::Map::new(),
             minibatches: 1,
             inner_epochs: 1,
             resample: 0,
@@ -268,10 +271,12 @@ impl GrpoSection {
     /// An unknown preset, or a setting out of range.
     pub fn resolved(&self, role: AgentRole) -> Result<Self> {
         let coordinator = role == AgentRole::Coordinator;
-        let (rollouts, response, loss) = match self.preset.as_str() {
-            "paper" => (4, if coordinator { 256 } else { 512 }, LossSettings::paper()),
-            "ces-code" => (8, if coordinator { 512 } else { 256 }, LossSettings::ces_code()),
-            other => bail!("grpo.preset is `{other}`: give `paper` or `ces-code`"),
+        let is_paper = self.is_paper()?;
+        let (rollouts, response) = match (is_paper, coordinator) {
+            (true, true) => (4, 256),
+            (true, false) => (4, 512),
+            (false, true) => (8, 512),
+            (false, false) => (8, 256),
         };
         let mut resolved = self.clone();
         resolved.epochs.get_or_insert(if coordinator { 10 } else { 5 });
@@ -280,12 +285,13 @@ impl GrpoSection {
         resolved.rollouts.get_or_insert(rollouts);
         resolved.max_prompt.get_or_insert(8_192);
         let response = *resolved.max_response.get_or_insert(response);
-        let mut loss = resolved.loss.take().unwrap_or(loss);
+        let mut loss = self.objective()?;
         // The constant that `dr_grpo` divides by is the longest output.
         loss.max_tokens = loss.max_tokens.or(Some(response));
         loss = loss.resolved();
         loss.validate()?;
-        resolved.loss = Some(loss);
+        let Value::Object(loss) = serde_json::to_value(loss)? else { unreachable!("a struct is an object") };
+        resolved.loss = loss;
         for (key, value) in [
             ("prompts", resolved.prompts()),
             ("rollouts", resolved.rollouts()),
@@ -306,6 +312,35 @@ impl GrpoSection {
         Ok(resolved)
     }
 
+    fn is_paper(&self) -> Result<bool> {
+        match self.preset.as_str() {
+            "paper" => Ok(true),
+            "ces-code" => Ok(false),
+            other => bail!("grpo.preset is `{other}`: give `paper` or `ces-code`"),
+        }
+    }
+
+    /// The objective: the preset's, or where `loss` names another kind of loss that loss with its own defaults, and on top
+    /// of it what else is set.
+    ///
+    /// # Errors
+    /// An unknown preset, and a key or value that is none of the objective.
+    pub fn objective(&self) -> Result<LossSettings> {
+        let preset = if self.is_paper()? { LossSettings::paper() } else { LossSettings::ces_code() };
+        let wrong = "grpo.loss";
+        let base = match self.loss.get("loss") {
+            None => preset,
+            Some(kind) => match LossKind::deserialize(kind).context(wrong)? {
+                kind if kind == preset.loss => preset,
+                kind => LossSettings::of(kind),
+            },
+        };
+        // Resolved, so that a single bound of the clip can be set.
+        let mut all = serde_json::to_value(base.resolved())?;
+        overlay(&mut all, Value::Object(self.loss.clone()), wrong, &[])?;
+        serde_json::from_value(all).context(wrong)
+    }
+
     /// Prompts to a step.
     pub fn prompts(&self) -> usize {
         self.prompts.unwrap_or(32)
@@ -321,7 +356,7 @@ impl GrpoSection {
         AdamWSettings {
             lr: self.lr.unwrap_or(1e-6),
             weight_decay: self.weight_decay,
-            clip_norm: Some(self.clip_norm),
+            clip_norm: Some(self.clip_norm).filter(|most| *most > 0.0),
             ..AdamWSettings::default()
         }
     }
@@ -329,5 +364,63 @@ impl GrpoSection {
     /// Whether outputs are trained on more than once, so that the policy moves away from the one that wrote them.
     pub fn is_off_policy(&self) -> bool {
         self.minibatches > 1 || self.inner_epochs > 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tracemill_models::rl::{Aggregation, Clip, LossKind};
+
+    use super::*;
+
+    fn grpo(value: Value) -> GrpoSection {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn an_objective_is_the_presets_but_for_what_is_set() {
+        let code = grpo(json!({ "preset": "ces-code", "loss": { "kl": { "beta": 0.02 } } }));
+        let code = code.resolved(AgentRole::Coordinator).unwrap();
+        let loss = code.objective().unwrap();
+        assert_eq!((loss.aggregation(), loss.clip().c), (Aggregation::TokenMean, Some(3.0)));
+        assert_eq!((loss.kl.beta, code.rollouts(), loss.max_tokens), (0.02, 8, Some(512)));
+        assert_eq!(code.resolved(AgentRole::Coordinator).unwrap(), code, "resolved twice is resolved");
+        let paper = grpo(json!({ "loss": { "loss": "grpo", "clip": { "high": 0.3 } } })).objective().unwrap();
+        assert_eq!((paper.clip(), paper.kl.beta), (Clip { low: 0.2, high: 0.3, c: None }, 0.01));
+    }
+
+    #[test]
+    fn a_loss_that_is_named_brings_its_own_defaults() {
+        for (name, kind) in [
+            ("dr_grpo", LossKind::DrGrpo),
+            ("dapo", LossKind::Dapo),
+            ("gspo", LossKind::Gspo),
+            ("cispo", LossKind::Cispo),
+        ] {
+            let section =
+                grpo(json!({ "loss": { "loss": name } })).resolved(AgentRole::StateTracker).unwrap();
+            let (found, own) = (section.objective().unwrap(), LossSettings::of(kind));
+            assert_eq!(
+                (found.clip(), found.aggregation(), found.ratio()),
+                (own.clip(), own.aggregation(), own.ratio())
+            );
+            assert_eq!((found.advantage(), found.kl.beta), (own.advantage(), 0.0), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_objective_is_named() {
+        for (bad, part) in [
+            (json!({ "los": 1 }), "los"),
+            (json!({ "loss": "ppo" }), "ppo"),
+            (json!({ "kl": { "bet": 1 } }), "bet"),
+        ] {
+            let error = grpo(json!({ "loss": bad })).resolved(AgentRole::Coordinator).unwrap_err();
+            assert!(
+                format!("{error:#}").contains("grpo.loss") && format!("{error:#}").contains(part),
+                "{error:#}"
+            );
+        }
     }
 }

@@ -17,9 +17,9 @@ use tracemill_models::rl::Profile;
 use super::evaluate::{self, HeldOut};
 use super::journal::{Journal, Transcript};
 use super::memory::{self, Plan, free_bytes};
-use super::model::{ChatFormat, Loaded, load, write_adapter};
+use super::model::{ChatFormat, Loaded, Opened, open, write_adapter};
 use super::rows::{TrainRow, TrainSet, Wanted};
-use super::settings::{PolicySection, SftSection};
+use super::settings::{GrpoSection, PolicySection, SftSection};
 use super::trainer::{Checkpoints, Micro, Trainer};
 use crate::progress;
 use crate::reward::Rewarder;
@@ -65,52 +65,89 @@ pub struct Inputs {
 
 /// Model and rows, ready to be trained.
 pub(super) struct Prepared {
-    pub loaded: Loaded,
+    pub opened: Opened,
     pub set: TrainSet,
+    /// What rows must be.
+    pub wanted: Wanted,
 }
 
-/// Loads the model and reads the rows.
-pub(super) fn prepare(
-    policy: &PolicySection,
-    inputs: &Inputs,
-    replies: bool,
-    max_tokens: usize,
-) -> Result<Prepared> {
+/// Opens the model and reads the rows.
+pub(super) fn prepare(settings: &Settings, inputs: &Inputs, kind: &Kind<'_>) -> Result<Prepared> {
+    let policy = &settings.policy;
     let source =
         policy.model.as_deref().context("no model: give --model a Hugging Face folder or a .gguf file")?;
-    let (device, dtype) = policy.place()?;
-    let loaded = load(source, dtype, &device, &policy.template)?;
-    let wanted = Wanted { role: inputs.role, replies, max_tokens };
-    let set = TrainSet::read(&inputs.data, &inputs.held_out, &loaded.chat, wanted)?;
-    Ok(Prepared { loaded, set })
+    let opened = open(source, &policy.template)?;
+    let positions = opened.config.max_positions;
+    let (replies, max_tokens, room) = match kind {
+        Kind::Sft(section) => (true, section.max_tokens, section.eval_max_tokens),
+        Kind::Grpo(section) => {
+            (false, section.max_prompt.unwrap_or(8_192), section.max_response.unwrap_or(256))
+        }
+    };
+    let wanted = Wanted { role: inputs.role, replies, max_tokens, room, positions };
+    let set = TrainSet::read(&inputs.data, &inputs.held_out, &opened.chat, wanted)?;
+    Ok(Prepared { opened, set, wanted })
 }
 
-/// The memory a run needs.
-fn needed(policy: &PolicySection, loaded: &Loaded) -> memory::Estimate {
-    let dtype = loaded.policy.dtype();
-    memory::estimate(Plan {
-        model: loaded.policy.config(),
-        lora: &policy.lora,
-        bytes: dtype.size_in_bytes() as u64,
-        merge: policy.merges(dtype),
-        checkpointing: policy.checkpointing,
-        tokens: policy.micro_tokens as u64,
-    })
+/// How a policy is trained.
+pub(super) enum Kind<'a> {
+    Sft(&'a SftSection),
+    Grpo(&'a GrpoSection),
 }
 
-/// What `--dry-run` says: the resolved settings, the rows, and the memory.
+impl Prepared {
+    /// The memory a run needs.
+    fn needed(&self, settings: &Settings, kind: &Kind<'_>) -> Result<memory::Estimate> {
+        let policy = &settings.policy;
+        let (_, dtype) = policy.place()?;
+        let prompt = self.set.train.iter().map(|row| row.prompt.len()).max().unwrap_or(0);
+        let longest = self.set.train.iter().map(TrainRow::tokens).max().unwrap_or(0);
+        // Rows and groups are not cut: what is longer than a micro-batch is one by itself.
+        let (alone, cached) = match kind {
+            Kind::Sft(_) => (longest, 16 * (prompt + self.wanted.room)),
+            Kind::Grpo(section) => {
+                let outputs = section.rollouts() * self.wanted.room;
+                (prompt + outputs, section.prompts() * (prompt + outputs))
+            }
+        };
+        Ok(memory::estimate(Plan {
+            model: &self.opened.config,
+            lora: &policy.lora,
+            bytes: dtype.size_in_bytes() as u64,
+            merge: policy.merges(dtype),
+            checkpointing: policy.checkpointing,
+            tokens: policy.micro_tokens.max(alone) as u64,
+            cached: cached as u64,
+        }))
+    }
+
+    /// Says how much memory the run needs, warns if it is not there, and reads the weights.
+    pub fn load(self, settings: &Settings, kind: &Kind<'_>) -> Result<(Loaded, TrainSet)> {
+        let policy = &settings.policy;
+        let estimate = self.needed(settings, kind)?;
+        log::info!("{estimate}");
+        if let Some(warning) = estimate.warning(free_bytes(&policy.device)) {
+            log::warn!("{warning}");
+        }
+        let (device, dtype) = policy.place()?;
+        Ok((self.opened.load(dtype, &device)?, self.set))
+    }
+}
+
+/// What `--dry-run` says: the resolved settings, the rows, and the memory. No weight is read for it.
 ///
 /// # Errors
 /// A model or rows that cannot be read.
 pub fn dry_run(settings: &Settings, inputs: &Inputs, is_grpo: bool) -> Result<String> {
     let grpo = settings.grpo.resolved(inputs.role)?;
-    let (section, most) = if is_grpo {
-        (json!({ "grpo": grpo }), grpo.max_prompt.unwrap_or(8_192))
+    let (section, kind) = if is_grpo {
+        (json!({ "grpo": grpo }), Kind::Grpo(&grpo))
     } else {
-        (json!({ "sft": settings.sft }), settings.sft.max_tokens)
+        (json!({ "sft": settings.sft }), Kind::Sft(&settings.sft))
     };
-    let Prepared { loaded, set } = prepare(&settings.policy, inputs, !is_grpo, most)?;
-    let estimate = needed(&settings.policy, &loaded);
+    let prepared = prepare(settings, inputs, &kind)?;
+    let estimate = prepared.needed(settings, &kind)?;
+    let set = &prepared.set;
     let resolved = json!({ "policy": settings.policy, "train": section, "reward": settings.reward });
     let longest = set.train.iter().map(TrainRow::tokens).max().unwrap_or(0);
     let mut text = serde_json::to_string_pretty(&resolved)?;
@@ -124,15 +161,6 @@ pub fn dry_run(settings: &Settings, inputs: &Inputs, is_grpo: bool) -> Result<St
         text += &format!("\nwarning: {warning}");
     }
     Ok(text)
-}
-
-/// Says how much memory a run needs, and warns if it is not there.
-pub(super) fn announce(policy: &PolicySection, loaded: &Loaded) {
-    let estimate = needed(policy, loaded);
-    log::info!("{estimate}");
-    if let Some(warning) = estimate.warning(free_bytes(&policy.device)) {
-        log::warn!("{warning}");
-    }
 }
 
 struct Sft<'a> {
@@ -156,14 +184,15 @@ struct Sft<'a> {
 /// Rows or a model that cannot be used, a gradient that is not finite.
 pub fn sft(settings: &Settings, inputs: &Inputs, draft: &mut Draft) -> Result<()> {
     let (section, policy) = (&settings.sft, &settings.policy);
-    let Prepared { mut loaded, mut set } = prepare(policy, inputs, true, section.max_tokens)?;
-    write_rejects(draft, &set)?;
-    thin(&mut set.train, section.rows, settings.seed);
+    let kind = Kind::Sft(section);
+    let mut prepared = prepare(settings, inputs, &kind)?;
+    write_rejects(draft, &prepared.set)?;
+    thin(&mut prepared.set.train, section.rows, settings.seed);
+    let (mut loaded, set) = prepared.load(settings, &kind)?;
     match &policy.adapter {
         Some(folder) => loaded.adapt(folder)?,
         None => loaded.policy.add_lora(&policy.lora, settings.seed)?,
     }
-    announce(policy, &loaded);
     let steps = (set.train.len().div_ceil(section.batch_rows.max(1)) * section.epochs) as u64;
     let warmup_steps = (section.warmup * steps as f64).ceil() as u64;
     let schedule = Schedule { warmup_steps, total_steps: steps, decay: section.decay };
@@ -255,7 +284,8 @@ impl Sft<'_> {
             let clock = [("tokens_per_sec", tokens as f64 / secs), ("step_secs", secs)];
             self.tell(&values, &clock, held_out.as_ref())?;
             let loss = values.iter().find(|(name, _)| *name == "loss").and_then(|(_, v)| v.as_f64());
-            bar.set_message(format!("steps · loss {:.3}", loss.unwrap_or(f64::NAN)));
+            let speed = tokens as f64 / secs;
+            bar.set_message(format!("steps · loss {:.3} · {speed:.0} tokens/s", loss.unwrap_or(f64::NAN)));
             bar.inc(1);
             let better = held_out.as_ref().and_then(|(loss, _)| *loss).is_some_and(|loss| self.is_best(loss));
             if better || self.cursor.step.is_multiple_of(self.section.checkpoint_every.max(1) as u64) {
@@ -294,26 +324,29 @@ impl Sft<'_> {
             .collect();
         let learned: usize = batch.iter().map(|row| row.reply.len()).sum();
         let (mut grads, mut loss, mut entropy) = (Grads::new(), 0.0, 0.0);
-        for (number, micro) in parts(&batch, self.policy.micro_tokens).into_iter().enumerate() {
+        let dump = self.checkpoints.dump_path(self.cursor.step + 1);
+        let mut packs: Vec<(Packed, Vec<String>)> = Vec::new();
+        for micro in parts(&batch, self.policy.micro_tokens) {
             let mut packed = Packed::default();
             for row in &micro {
                 packed.push(&row.prompt, &[&row.reply])?;
             }
-            let ids: Vec<String> = micro.iter().map(|row| row.id.clone()).collect();
-            let dropout = Dropout {
-                p: self.policy.lora.lora_dropout,
-                seed: self.seed ^ (self.cursor.step << 20) ^ number as u64,
-            };
+            packs.push((packed, micro.iter().map(|row| row.id.clone()).collect()));
+        }
+        let micros: Vec<Micro<'_>> =
+            packs.iter().map(|(packed, ids)| Micro { packed, ids, dump: &dump }).collect();
+        // An adapter that was loaded brings its own.
+        let p = self.trainer.policy.lora().map_or(0.0, |lora| lora.lora_dropout);
+        for (number, micro) in micros.iter().enumerate() {
+            let dropout = Dropout { p, seed: self.seed ^ (self.cursor.step << 20) ^ number as u64 };
             let pass = TrainPass { dropout, ..TrainPass::default() };
-            self.trainer.accumulate(&Micro { packed: &packed, ids: &ids }, pass, &mut grads, |stats| {
+            self.trainer.accumulate(micro, pass, &mut grads, |stats| {
                 loss -= stats.logp.iter().map(|x| f64::from(*x)).sum::<f64>();
                 entropy += stats.entropy.iter().map(|x| f64::from(*x)).sum::<f64>();
                 Ok(vec![-1.0 / learned as f32; stats.logp.len()])
             })?;
         }
-        let ids: Vec<&str> = batch.iter().map(|row| row.id.as_str()).collect();
-        let dump = self.checkpoints.dump_path(self.cursor.step + 1);
-        let report = self.trainer.step(&grads, || dump_rows(dump, &ids))?;
+        let report = self.trainer.step(&grads, &micros)?;
         let tokens: usize = batch.iter().map(|row| row.tokens()).sum();
         let values = vec![
             ("epoch", json!(epoch + 1)),
@@ -408,9 +441,4 @@ fn parts<'a>(batch: &[&'a TrainRow], most: usize) -> Vec<Vec<&'a TrainRow>> {
         }
     }
     parts.into_iter().map(|(_, part)| part).collect()
-}
-
-pub(super) fn dump_rows(path: PathBuf, ids: &[&str]) -> Result<PathBuf> {
-    write_json(&path, &json!({ "rows": ids }))?;
-    Ok(path)
 }

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use candle_core::{Device, Tensor};
+use candle_core::{DType, Device, Tensor};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tracemill_models::optim::{AdamW, AdamWSettings, OptimError, Schedule};
 use tracemill_models::policy::{Grads, Packed, Policy, TokenStats, TrainPass};
 
-use crate::run::write_atomically;
+use crate::run::{write_atomically, write_json};
 
 /// A policy with its optimizer.
 pub struct Trainer {
@@ -36,8 +37,33 @@ pub struct StepReport {
 pub struct Micro<'a> {
     /// Their tokens.
     pub packed: &'a Packed,
-    /// What the batch is, for the dump of a batch that gives no finite gradient.
+    /// Which sequences they are, in order.
     pub ids: &'a [String],
+    /// Where they are dumped if they give nothing finite.
+    pub dump: &'a Path,
+}
+
+impl Micro<'_> {
+    /// The sequence that a target belongs to.
+    fn id_of(&self, target: usize) -> &str {
+        let targets = self.packed.targets();
+        let wanted = targets.get(target).map(|t| t.sequence);
+        wanted.and_then(|s| self.ids.get(s)).map_or("a batch", String::as_str)
+    }
+}
+
+/// Writes a batch that gives nothing finite: ids, tokens, and the tokens that were to be learned.
+fn dump<'a>(micros: &[Micro<'a>]) -> Result<&'a Path> {
+    let path = micros.first().map_or(Path::new("batch.json"), |micro| micro.dump);
+    let batch: Vec<_> = micros
+        .iter()
+        .map(|micro| {
+            let targets: Vec<u32> = micro.packed.targets().iter().map(|target| target.token).collect();
+            json!({ "ids": micro.ids, "tokens": micro.packed.tokens(), "learned": targets })
+        })
+        .collect();
+    write_json(path, &batch)?;
+    Ok(path)
 }
 
 impl Trainer {
@@ -76,9 +102,15 @@ impl Trainer {
         let pass = TrainPass { checkpointing: self.checkpointing, ..pass };
         let forward = self.policy.forward(micro.packed, pass)?;
         if let Some(at) = forward.stats().logp.iter().position(|x| !x.is_finite()) {
+            let path = dump(std::slice::from_ref(micro))?;
+            let tensor = match self.first_bad_weight()? {
+                Some(name) => format!("`{name}` is the first tensor that is not finite"),
+                None => "every trained tensor is finite: look at the model's own weights".to_owned(),
+            };
             bail!(
-                "the log-probability of token {at} of {} is not finite: weights or data hold NaN",
-                micro.ids.first().map_or("a batch", |id| id.as_str())
+                "a log-probability of {} is not finite; {tensor}; the batch is in {}",
+                micro.id_of(at),
+                path.display()
             );
         }
         let d_logp = loss(forward.stats())?;
@@ -92,17 +124,28 @@ impl Trainer {
         Ok(())
     }
 
-    /// An optimizer step. A gradient that is not finite stops the run: `dump` names what is written, and where.
+    fn first_bad_weight(&self) -> Result<Option<&str>> {
+        for (name, var) in self.policy.vars() {
+            // A sum of finite numbers of this size is finite.
+            let sum = var.as_detached_tensor().to_dtype(DType::F64)?.abs()?.sum_all()?.to_scalar::<f64>()?;
+            if !sum.is_finite() {
+                return Ok(Some(name));
+            }
+        }
+        Ok(None)
+    }
+
+    /// An optimizer step. A gradient that is not finite stops the run, and the batch is dumped.
     ///
     /// # Errors
     /// The first tensor whose gradient is not finite.
-    pub fn step(&mut self, grads: &Grads, dump: impl FnOnce() -> Result<PathBuf>) -> Result<StepReport> {
+    pub fn step(&mut self, grads: &Grads, batch: &[Micro<'_>]) -> Result<StepReport> {
         let lr = self.settings.lr * self.schedule.factor(self.adamw.steps());
         self.adamw.set_lr(lr);
         let grad_norm = match self.adamw.step(self.policy.vars(), grads) {
             Ok(norm) => norm,
             Err(error @ OptimError::NonFiniteGradient { .. }) => {
-                let path = dump()?;
+                let path = dump(batch)?;
                 bail!("{error}; the batch is in {}", path.display());
             }
             Err(error) => return Err(error.into()),
@@ -146,10 +189,11 @@ impl Checkpoints {
     pub fn save<C: Serialize>(&self, trainer: &Trainer, cursor: &C, best: bool) -> Result<()> {
         let bytes = trainer.to_bytes(cursor)?;
         let name = format!("step-{:08}.safetensors", trainer.steps());
-        write_atomically(&self.folder.join(&name), &bytes)?;
+        // The best first: killed in between, the run does the step again and writes it again.
         if best {
             write_atomically(&self.folder.join("best.safetensors"), &bytes)?;
         }
+        write_atomically(&self.folder.join(&name), &bytes)?;
         let steps = self.steps()?;
         for (_, path) in &steps[..steps.len().saturating_sub(self.keep)] {
             std::fs::remove_file(path).with_context(|| path.display().to_string())?;

@@ -54,8 +54,20 @@ pub(super) fn attend_cached(
     q: &Tensor,
     cache: &super::cache::LayerCache,
     held: &super::cache::Held,
+    gathered: Option<&super::cache::Gathered>,
 ) -> Result<Tensor> {
-    if kernels::takes(&[q]) { cpu::cached(q, cache, held) } else { tensor::cached(q, cache, held) }
+    match gathered {
+        None => cpu::cached(q, cache, held),
+        Some(gathered) => tensor::cached(q, cache, held, gathered),
+    }
+}
+
+/// What all layers of a step share, where [`attend_cached`] needs it.
+///
+/// # Shapes
+/// `like` is any of the step's activations.
+pub(super) fn gather(held: &super::cache::Held, like: &Tensor) -> Result<Option<super::cache::Gathered>> {
+    if kernels::takes(&[like]) { Ok(None) } else { held.gathered(like).map(Some) }
 }
 
 /// Queries whose scores are held at once, for `keys` keys: about 4 M scores for each head.

@@ -1,10 +1,10 @@
 //! Attention by candle's operations, for any device and type.
 
-use candle_core::{D, DType, Device, Result, Tensor};
+use candle_core::{D, DType, Result, Tensor};
 use candle_nn::ops::softmax;
 
 use super::super::batch::Segment;
-use super::super::cache::{Held, LayerCache};
+use super::super::cache::{Gathered, Held, LayerCache};
 use super::{Gradients, block};
 
 /// A segment's part of `[t, heads, d]` as `[kv_heads, len·group, d]`: the queries of one head of keys together.
@@ -32,16 +32,22 @@ fn visible(x: &Tensor, segments: &[Segment], index: usize, seen: usize) -> Resul
     all.transpose(0, 1)?.contiguous()
 }
 
-/// 0 where the queries `from..from + rows`, each `group` times, may look, minus infinity elsewhere.
-fn mask(from: usize, rows: usize, prefix: usize, group: usize, device: &Device) -> Result<Tensor> {
-    let width = prefix + from + rows;
-    let mut mask: Vec<f32> = Vec::with_capacity(rows * group * width);
-    for r in 0..rows {
-        let seen = prefix + from + r + 1;
-        let row: Vec<f32> = (0..width).map(|k| if k < seen { 0.0 } else { f32::NEG_INFINITY }).collect();
-        (0..group).for_each(|_| mask.extend_from_slice(&row));
+/// Hides from each of the last `rows` queries the keys behind it: scores are `[kv_heads, rows·group, keys]`, and the keys
+/// before the last `rows` are seen by all. The mask is made on the device.
+fn hide_later(scores: &Tensor, rows: usize) -> Result<Tensor> {
+    if rows == 1 {
+        return Ok(scores.clone());
     }
-    Tensor::from_vec(mask, (1, rows * group, width), device)
+    let (kv, all, keys) = scores.dims3()?;
+    let index = Tensor::arange(0u32, rows as u32, scores.device())?;
+    let later = index.reshape((1, rows))?.broadcast_gt(&index.reshape((rows, 1))?)?;
+    let never = Tensor::new(f32::NEG_INFINITY, scores.device())?.broadcast_as((rows, rows))?;
+    let mask = later.where_cond(&never, &never.zeros_like()?)?.to_dtype(scores.dtype())?;
+    let by_query = scores.reshape((kv, rows, all / rows, keys))?;
+    let own = by_query.narrow(3, keys - rows, rows)?.broadcast_add(&mask.reshape((1, rows, 1, rows))?)?;
+    let hidden =
+        if keys == rows { own } else { Tensor::cat(&[&by_query.narrow(3, 0, keys - rows)?, &own], 3)? };
+    hidden.reshape((kv, all, keys))
 }
 
 /// A block of queries of one segment, with everything it sees.
@@ -66,14 +72,12 @@ impl Block {
         (from, rows): (usize, usize),
     ) -> Result<Self> {
         let (kv, d) = (k.dim(1)?, k.dim(2)?);
-        let Segment { start, prefix, .. } = segments[index];
+        let start = segments[index].start;
         let queries = grouped(q, kv, start + from, rows)?;
         let keys = visible(k, segments, index, from + rows)?;
         let values = visible(v, segments, index, from + rows)?;
         let scores = (queries.matmul(&keys.t()?)?.to_dtype(softmax_dtype(q))? * scale(d))?;
-        let prefix = prefix.map_or(0, |p| segments[p].len);
-        let mask = mask(from, rows, prefix, q.dim(1)? / kv, q.device())?.to_dtype(scores.dtype())?;
-        let probabilities = softmax(&scores.broadcast_add(&mask)?, D::Minus1)?;
+        let probabilities = softmax(&hide_later(&scores, rows)?, D::Minus1)?;
         Ok(Self { rows: (start + from, rows), queries, keys, values, probabilities })
     }
 }
@@ -161,10 +165,9 @@ impl Rows {
 }
 
 /// Prompts are gathered and padded for all sequences at once: few large operations instead of many small ones.
-pub(super) fn cached(q: &Tensor, cache: &LayerCache, held: &Held) -> Result<Tensor> {
+pub(super) fn cached(q: &Tensor, cache: &LayerCache, held: &Held, gathered: &Gathered) -> Result<Tensor> {
     let (b, heads, d) = q.dims3()?;
     let kv = cache.prompt_k.dim(1)?;
-    let gathered = held.gathered(q.device())?;
     let all = |prompt: &Tensor, own: &Tensor| -> Result<Tensor> {
         let prompt = prompt.index_select(&gathered.rows, 0)?.reshape((b, (), kv, d))?;
         let own = own.reshape((b, held.capacity, kv, d))?.narrow(1, 0, held.own)?;
@@ -176,7 +179,7 @@ pub(super) fn cached(q: &Tensor, cache: &LayerCache, held: &Held) -> Result<Tens
     let (keys, values) = (all(&cache.prompt_k, &cache.own_k)?, all(&cache.prompt_v, &cache.own_v)?);
     let queries = q.reshape((b * kv, heads / kv, d))?;
     let scores = (queries.matmul(&keys.t()?)?.to_dtype(softmax_dtype(q))? * scale(d))?;
-    let scores = scores.reshape((b, heads, ()))?.broadcast_add(&gathered.mask.to_dtype(scores.dtype())?)?;
+    let scores = scores.reshape((b, heads, ()))?.broadcast_add(&gathered.mask)?;
     let p = softmax(&scores, D::Minus1)?.to_dtype(q.dtype())?.reshape((b * kv, heads / kv, ()))?;
     p.matmul(&values)?.reshape((b, heads * d))
 }

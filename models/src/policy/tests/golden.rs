@@ -169,6 +169,10 @@ fn what_does_not_fit_is_named() {
     let missing = Policy::new(config, &weights, DType::F32, &candle_core::Device::Cpu).unwrap_err();
     assert!(missing.to_string().contains("model.layers.2.input_layernorm.weight"), "{missing}");
     let mut config = golden.config.clone();
+    config.qkv_bias = false;
+    let unknown = Policy::new(config, &weights, DType::F32, &candle_core::Device::Cpu).unwrap_err();
+    assert!(unknown.to_string().contains("model.layers.0.self_attn.k_proj.bias"), "{unknown}");
+    let mut config = golden.config.clone();
     config.vocab_size = 7;
     let shape = Policy::new(config, &weights, DType::F32, &candle_core::Device::Cpu).unwrap_err();
     assert!(shape.to_string().contains("[96, 32], the configuration says [7, 32]"), "{shape}");

@@ -28,6 +28,34 @@ fn distributions_are_those_of_transformers_warpers() {
     }
 }
 
+/// The cache has room for 64 tokens at first; texts that go on get more, whatever was written before.
+#[test]
+fn long_texts_outgrow_the_cache_and_stay_as_they_are() {
+    let golden = Golden::of("qwen3");
+    for dtype in [DType::F32, DType::F64] {
+        let policy = golden.policy(dtype);
+        let prompts: Vec<Prompt> =
+            golden.ids.iter().map(|ids| Prompt { tokens: ids[..4].to_vec(), seeds: vec![1, 2] }).collect();
+        let texts = policy
+            .sample(
+                &prompts,
+                &Sampling { max_tokens: 150, ..Sampling::default() },
+                Adapters::On,
+                &mut |_, _, _| {},
+            )
+            .unwrap();
+        for (prompt, texts) in prompts.iter().zip(&texts) {
+            let mut packed = Packed::default();
+            let completions: Vec<&[u32]> = texts.iter().map(|text| &text.tokens[..]).collect();
+            packed.push(&prompt.tokens, &completions).unwrap();
+            let stats = policy.token_stats(&packed, 1.0, Adapters::On).unwrap();
+            let sampled: Vec<f64> = texts.iter().flat_map(|text| wide(&text.logp)).collect();
+            assert_eq!(sampled.len(), 300);
+            assert!(distance(&wide(&stats.logp), &sampled) < 1e-5);
+        }
+    }
+}
+
 fn greedy(max_tokens: usize) -> Sampling {
     Sampling { temperature: 0.0, max_tokens, ..Sampling::default() }
 }

@@ -76,6 +76,12 @@ fn check(tokenizer: &TextTokenizer, cases: &[Case], name: &str) {
         let spelt = tokenizer.encode_plain(text).unwrap();
         assert_eq!(&spelt, plain.as_ref().unwrap_or(ids), "{name}, plain: {text:?}");
         assert_eq!(&tokenizer.decode(ids, true).unwrap(), decoded, "{name}: {text:?}");
+        let bytes: Vec<u8> = ids.iter().flat_map(|id| tokenizer.bytes_of(*id)).collect();
+        assert_eq!(
+            String::from_utf8_lossy(&bytes),
+            tokenizer.decode(ids, false).unwrap(),
+            "{name}: {text:?}"
+        );
         let mut stream = tokenizer.stream(true);
         let mut streamed: String = ids.iter().map(|id| stream.push(*id).unwrap()).collect();
         streamed += &stream.finish().unwrap();
