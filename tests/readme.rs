@@ -1,6 +1,6 @@
 //! Every command that the README shows is run, as written there.
 
-use crate::support::{ok, root};
+use crate::support::{ok, root, shared_data};
 
 /// The commands of the fenced block after `<!-- commands: NAME -->`.
 fn commands(name: &str) -> Vec<Vec<String>> {
@@ -8,7 +8,9 @@ fn commands(name: &str) -> Vec<Vec<String>> {
     let marker = format!("<!-- commands: {name} -->");
     let block = readme.split(&marker).nth(1).unwrap_or_else(|| panic!("README.md has no block {marker}"));
     let block = block.split("```").nth(1).expect("a fenced block");
-    let lines: Vec<&str> = block.lines().filter(|line| line.starts_with("tracemill ")).collect();
+    let block = block.replace("\\\n", "");
+    let is_command = |line: &&str| line.starts_with("tracemill ") || line.starts_with("scripts/experiments/");
+    let lines: Vec<&str> = block.lines().filter(is_command).collect();
     assert!(!lines.is_empty(), "{marker}: no commands");
     lines.into_iter().map(words).collect()
 }
@@ -20,6 +22,7 @@ fn words(line: &str) -> Vec<String> {
     for c in line.chars() {
         match c {
             '"' => quoted = !quoted,
+            ' ' if !quoted && words.last().is_some_and(String::is_empty) => {}
             ' ' if !quoted => words.push(String::new()),
             c => words.last_mut().expect("never empty").push(c),
         }
@@ -75,6 +78,47 @@ fn execution_feedback_works_on_the_examples() {
     for words in commands("feedback") {
         run(dir.path(), &words);
     }
+}
+
+/// With a tiny random model in place of the one that is fetched, on the real rows.
+#[test]
+fn agents_are_trained_as_shown() {
+    let Some(data) = shared_data() else { return };
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let model = crate::train::model(dir.path());
+    let program = assert_cmd::cargo::cargo_bin("tracemill");
+    let path =
+        format!("{}:{}", program.parent().expect("a folder").display(), std::env::var("PATH").expect("PATH"));
+    for words in commands("training") {
+        let words: Vec<String> = words
+            .iter()
+            .map(|word| match word.as_str() {
+                "$MODEL" => model.display().to_string(),
+                "/data" => data.display().to_string(),
+                word => word.to_owned(),
+            })
+            .collect();
+        let args: Vec<&str> = words[1..].iter().map(String::as_str).collect();
+        match (words[0].as_str(), args[0]) {
+            ("tracemill", "serve") => {
+                let (_served, url) = crate::train::serve(dir.path(), &args);
+                assert_eq!(url, "http://127.0.0.1:8766/v1");
+            }
+            ("tracemill", _) => {
+                ok(dir.path(), &args);
+            }
+            (script, _) => {
+                let status = std::process::Command::new(root().join(script))
+                    .args(&args)
+                    .current_dir(dir.path())
+                    .env("PATH", &path)
+                    .status()
+                    .expect("the script starts");
+                assert!(status.success(), "{script}");
+            }
+        }
+    }
+    assert!(dir.path().join("coordinator/model.safetensors").is_file());
 }
 
 #[test]

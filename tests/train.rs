@@ -34,7 +34,7 @@ const WORDS: [&str; 14] = [
 ];
 
 /// A model folder as the Hugging Face libraries write it: random weights, and a tokenizer of a few words.
-fn model(folder: &Path) -> PathBuf {
+pub fn model(folder: &Path) -> PathBuf {
     let model = folder.join("model");
     std::fs::create_dir_all(&model).unwrap();
     let config = json!({
@@ -255,7 +255,7 @@ fn a_killed_run_resumes_to_the_same_bytes() {
 }
 
 /// A process that is killed when the test ends.
-struct Served(std::process::Child);
+pub struct Served(std::process::Child);
 
 impl Drop for Served {
     fn drop(&mut self) {
@@ -264,10 +264,10 @@ impl Drop for Served {
     }
 }
 
-/// `serve executor` on a free port; returns its base URL.
-fn serve(dir: &Path, model: &str) -> (Served, String) {
+/// Starts `serve executor`; returns its base URL once it listens.
+pub fn serve(dir: &Path, args: &[&str]) -> (Served, String) {
     let mut child = Command::new(assert_cmd::cargo::cargo_bin("tracemill"))
-        .args(["serve", "executor", "--model", model, "--addr", "127.0.0.1:0", "--name", "toy"])
+        .args(args)
         .current_dir(dir)
         .stdout(Stdio::piped())
         .spawn()
@@ -293,7 +293,8 @@ fn a_served_model_is_the_executor_that_it_is_in_process() {
     };
     let inside =
         replies("in.jsonl", &["reward.executor=model".to_owned(), format!("reward.model.model={model}")]);
-    let (_served, url) = serve(dir.path(), &model);
+    let args = ["serve", "executor", "--model", &model, "--addr", "127.0.0.1:0", "--name", "toy"];
+    let (_served, url) = serve(dir.path(), &args);
     let endpoints = format!(r#"reward.endpoint.endpoints=[{{base_url="{url}", model="toy"}}]"#);
     let sets = ["reward.executor=endpoint".to_owned(), endpoints, "reward.endpoint.ledger=ledger".to_owned()];
     assert_eq!(replies("out.jsonl", &sets), inside);

@@ -178,7 +178,12 @@ fn save(path: &Path, tensors: &BTreeMap<String, Tensor>) -> Result<()> {
         .iter()
         .map(|(name, tensor)| Ok((name.as_str(), tensor.to_device(&Device::Cpu)?.contiguous()?)))
         .collect::<Result<_>>()?;
-    safetensors::serialize_to_file(on_cpu, Some(metadata), path).with_context(|| path.display().to_string())
+    let shown = || path.display().to_string();
+    // The library leaves a file that only its owner can read; it is to be like any other.
+    let permissions =
+        std::fs::File::create(path).and_then(|file| file.metadata()).with_context(shown)?.permissions();
+    safetensors::serialize_to_file(on_cpu, Some(metadata), path).with_context(shown)?;
+    std::fs::set_permissions(path, permissions).with_context(shown)
 }
 
 /// Bytes of a file of merged weights, after which the next begins.
