@@ -84,7 +84,7 @@ impl Opened {
 /// Opens and loads.
 ///
 /// # Errors
-/// Those of [`open`] and [`Opened::load`].
+/// What is not there or does not fit, by file or key, and the remedy.
 pub fn load(
     source: &Path,
     dtype: DType,
