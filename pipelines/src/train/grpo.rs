@@ -399,7 +399,7 @@ impl Grpo<'_> {
         }
         // A first step in which nothing was learned leaves the gate for the next.
         self.fresh &= tally.gate.is_none();
-        values.extend(tally.values(self.loss.kl.needs_reference()));
+        values.extend(tally.values(self.kl_in_loss()));
         self.tell_outputs(&batch)?;
         Ok(values)
     }
@@ -409,7 +409,7 @@ impl Grpo<'_> {
     fn fill_in(&self, parts: &mut [Vec<Flat>]) -> Result<()> {
         let temperature = self.sampling().logp_temperature();
         let policy = &self.trainer.policy;
-        let reference = self.loss.kl.needs_reference() && self.loss.kl.term == KlTerm::Loss;
+        let reference = self.kl_in_loss();
         for flat in parts.iter_mut().flatten() {
             if self.section.is_off_policy() {
                 flat.old = Some(policy.token_stats(&flat.packed, temperature, Adapters::On)?.logp);
@@ -472,6 +472,11 @@ impl Grpo<'_> {
         tally.grad_norm = Some(report.grad_norm);
         tally.lr = Some(report.lr);
         Ok(())
+    }
+
+    /// Whether the loss has the KL term; one in the reward gives no column.
+    fn kl_in_loss(&self) -> bool {
+        self.loss.kl.needs_reference() && self.loss.kl.term == KlTerm::Loss
     }
 
     fn ratio_tolerance(&self) -> f64 {
