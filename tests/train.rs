@@ -329,4 +329,11 @@ fn what_cannot_be_trained_on_is_named() {
     long.extend(["--set", "grpo.max_response=2040"]);
     let long = fails(dir.path(), &long);
     assert!(long.contains("8 were left out") && long.contains("2048 positions"), "{long}");
+    // Rows of SFT are learned, not answered: only those held out need the room.
+    let mut long = train("sft", "room", "held", &model);
+    long[9] = "held-too";
+    long.extend(["--set", "sft.eval_max_tokens=2040", "--dry-run"]);
+    pool(&dir.path().join("held-too"), &["share the note"], true);
+    let said = String::from_utf8(ok(dir.path(), &long).stdout).unwrap();
+    assert!(said.contains("4 rows to train on") && said.contains("0 held out, 1 left out"), "{said}");
 }

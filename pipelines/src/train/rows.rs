@@ -66,7 +66,8 @@ pub struct Wanted {
     pub replies: bool,
     /// Tokens of prompt and reply, at most.
     pub max_tokens: usize,
-    /// Tokens that an output may have: prompt and output must fit into the model's positions.
+    /// Tokens that an output may have: prompt and output must fit into the model's positions. Rows of SFT are answered
+    /// only where they are held out.
     pub room: usize,
     /// The model's positions.
     pub positions: usize,
@@ -81,9 +82,11 @@ impl TrainSet {
     /// any more. Held-out rows whose task is trained on are left out.
     pub fn read(data: &[PathBuf], held_out: &[PathBuf], chat: &ChatFormat, wanted: Wanted) -> Result<Self> {
         let mut set = Self::default();
-        let mut reader = Reader { chat, wanted, rejects: Vec::new() };
+        let mut reader = Reader { chat, wanted, rejects: Vec::new(), answered: true };
         for path in data {
+            reader.answered = !wanted.replies;
             set.train.extend(reader.read(&file(path, "train")?)?);
+            reader.answered = true;
             if held_out.is_empty() && path.is_dir() && path.join("test.jsonl").is_file() {
                 set.held_out.extend(reader.read(&path.join("test.jsonl"))?);
             }
@@ -136,6 +139,8 @@ struct Reader<'a> {
     chat: &'a ChatFormat,
     wanted: Wanted,
     rejects: Vec<Reject>,
+    /// Whether the policy is to answer the rows.
+    answered: bool,
 }
 
 impl Reader<'_> {
@@ -205,6 +210,7 @@ impl Reader<'_> {
             bail!("{tokens} tokens, and {most} are allowed");
         }
         let Wanted { room, positions, .. } = self.wanted;
+        let room = if self.answered { room } else { 0 };
         if tokens > positions || prompt.len() + room > positions {
             bail!(
                 "the prompt's {} tokens and {room} of an answer are more than the model's {positions} positions",
