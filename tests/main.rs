@@ -12,6 +12,8 @@ mod ledger;
 mod readme;
 /// Real data, where it lies beside the checkout.
 mod real_data;
+/// Screens: trees compressed, with their audit.
+mod screens;
 /// Shared helpers: the program, folders, comparison.
 mod support;
 /// Training: the reward goes up, runs resume, wrong rows are named.

@@ -4,6 +4,7 @@
 //! dataset format into them, and the Parquet in between. It learns nothing, opens no network
 //! connection and compiles without candle.
 
+pub mod a11y;
 pub mod action;
 pub mod adapters;
 pub mod artifact;

@@ -15,5 +15,6 @@ pub mod settings;
 pub mod stage;
 pub mod table;
 pub mod tensorboard;
+pub mod tokens;
 pub mod train;
 pub mod unit_views;

@@ -9,7 +9,7 @@ rows="$1" model="$2" run="$3" stage="$4" seed="${5:-1}"
 sft=(--set sft.batch_rows=8 --set sft.epochs="${EPOCHS:-2}" --set sft.lr="${SFT_LR:-1e-3}" --set sft.eval_replies=48 --set sft.eval_rows=48
   --set sft.checkpoint_every=10)
 grpo=(--set grpo.prompts=4 --set grpo.rollouts=4 --set grpo.max_prompt=256 --set grpo.max_response=48
-  --set grpo.max_steps="${STEPS:-60}" --set grpo.lr="${LR:-2e-4}" --set grpo.eval_rows=96 --set grpo.resample=1
+  --set grpo.max_steps="${STEPS:-60}" --set grpo.lr="${LR:-2e-4}" --set grpo.eval_rows=96 --set grpo.eval_draws="${DRAWS:-4}" --set grpo.resample=1
   --set grpo.checkpoint_every=5)
 case "$stage" in
   sft-coordinator)

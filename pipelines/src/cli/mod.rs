@@ -3,6 +3,7 @@
 mod eval;
 mod export;
 mod feedback;
+mod screens;
 mod train;
 
 use std::path::PathBuf;
@@ -20,6 +21,7 @@ pub use feedback::{
     DoctorArgs, ExplainArgs, RewardArgs, ScoreArgs, ScoreDiffArgs, ServeExecutorArgs, ServeRewardArgs,
 };
 use feedback::{ScoreCommand, ServeCommand};
+pub use screens::CompressArgs;
 use train::TrainCommand;
 pub use train::{MergeArgs, TrainArgs};
 
@@ -77,6 +79,8 @@ enum Command {
     },
     /// Write a Hugging Face folder of a model with an adapter merged in.
     Merge(MergeArgs),
+    /// Write accessibility trees as the compact text that a model is shown.
+    Compress(CompressArgs),
     /// Check a data set: what a training framework would drop, misread or choke on.
     Validate(ValidateArgs),
     /// Score stored replies of an executor by a profile, or compare two profiles.
@@ -295,6 +299,7 @@ impl Cli {
             Command::Export { command: ExportCommand::Temporal(args) } => stage::temporal::export(&args),
             Command::Train { command } => train::train(&command),
             Command::Merge(args) => stage::train::merge(&args.common.settings()?, &args),
+            Command::Compress(args) => stage::compress::run(&args),
             Command::Validate(args) => stage::validate::run(&args),
             Command::Score(ScoreArgs { command: Some(ScoreCommand::Diff(args)), .. }) => {
                 stage::score::diff(&args)

@@ -1,6 +1,7 @@
 //! One file for each subcommand. A stage is `fn run(&Settings, &Run) -> Result<Report>`.
 
 pub mod cluster;
+pub mod compress;
 mod dataset_card;
 pub mod doctor;
 mod doctor_dataset;

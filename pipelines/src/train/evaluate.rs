@@ -1,4 +1,4 @@
-//! Greedy replies on held-out rows: format accuracy, and the reward where there is an executor.
+//! Replies on held-out rows, greedy and drawn: format accuracy, and the reward where there is an executor.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,9 @@ use anyhow::Result;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
-use tracemill_models::policy::{Adapters, Finish, Packed, Policy, Prompt, Sampling};
+use tracemill_models::policy::{Adapters, Completion, Finish, Packed, Policy, Prompt, Sampling};
 use tracemill_models::rl::Profile;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::model::ChatFormat;
 use super::rows::TrainRow;
@@ -16,7 +17,7 @@ use crate::reward::{AgentRow, Rewarder};
 /// Prompts that are answered at once.
 const BATCH: usize = 16;
 
-/// A held-out row and its greedy reply.
+/// A held-out row, its greedy reply, and what drawn replies earn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Judged {
     /// The row.
@@ -37,6 +38,9 @@ pub struct Judged {
     pub executor: Option<f64>,
     /// What the executor did.
     pub reply: Option<String>,
+    /// Mean reward of replies drawn as in training; absent where none are drawn or nothing can be said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drawn: Option<f64>,
 }
 
 /// Replies to held-out rows, and their means.
@@ -60,6 +64,11 @@ impl HeldOut {
     /// Mean reward, over the rows that have one.
     pub fn reward(&self) -> Option<f64> {
         mean(self.rows.iter().filter_map(|row| row.total))
+    }
+
+    /// Mean reward of drawn replies, over the rows that have one: the objective of GRPO, on rows it does not see.
+    pub fn drawn(&self) -> Option<f64> {
+        mean(self.rows.iter().filter_map(|row| row.drawn))
     }
 
     /// Mean of the executor's part.
@@ -91,11 +100,16 @@ pub struct Difference {
 /// Draws of the bootstrap.
 const RESAMPLES: usize = 10_000;
 
-/// The difference of rewards on the same rows, with a paired bootstrap over tasks: rows of a task stay together.
-pub fn difference(before: &HeldOut, after: &HeldOut, seed: u64) -> Option<Difference> {
+/// The difference of rewards on the same rows, with a paired bootstrap over tasks: rows of a task stay together. `reward`
+/// says which: that of the greedy reply or that of drawn ones.
+pub fn difference(
+    (before, after): (&HeldOut, &HeldOut),
+    reward: impl Fn(&Judged) -> Option<f64>,
+    seed: u64,
+) -> Option<Difference> {
     let mut tasks: BTreeMap<&str, (f64, usize)> = BTreeMap::new();
     for (a, b) in before.rows.iter().zip(&after.rows).filter(|(a, b)| a.id == b.id) {
-        if let (Some(a_total), Some(b_total)) = (a.total, b.total) {
+        if let (Some(a_total), Some(b_total)) = (reward(a), reward(b)) {
             let task = tasks.entry(&a.task).or_default();
             *task = (task.0 + b_total - a_total, task.1 + 1);
         }
@@ -123,7 +137,17 @@ pub fn difference(before: &HeldOut, after: &HeldOut, seed: u64) -> Option<Differ
     })
 }
 
-/// Answers rows greedily and rewards the answers.
+/// How held-out rows are answered.
+#[derive(Debug, Clone)]
+pub struct Asking {
+    /// Sampling of the drawn replies; the greedy ones take stop tokens and length from it.
+    pub sampling: Sampling,
+    /// Replies drawn for each row beside the greedy one.
+    pub draws: usize,
+}
+
+/// Answers rows, greedily and by drawing, and rewards the answers. Row and number alone seed a draw, so that two policies are
+/// compared on the same random numbers.
 ///
 /// # Errors
 /// Those of the policy, and what has to stop an executor.
@@ -132,14 +156,12 @@ pub fn judge(
     chat: &ChatFormat,
     rows: &[&TrainRow],
     (profile, rewarder): (&Profile, Option<&Rewarder>),
-    max_tokens: usize,
+    asking: &Asking,
 ) -> Result<HeldOut> {
-    let sampling = Sampling { temperature: 0.0, max_tokens, stop: chat.stop.clone(), ..Sampling::default() };
+    let greedy = Sampling { temperature: 0.0, ..asking.sampling.clone() };
     let mut judged = Vec::with_capacity(rows.len());
     for batch in rows.chunks(BATCH) {
-        let prompts: Vec<Prompt> =
-            batch.iter().map(|row| Prompt { tokens: row.prompt.clone(), seeds: vec![0] }).collect();
-        let texts = policy.sample(&prompts, &sampling, Adapters::On, &mut |_, _, _| {})?;
+        let texts = answer(policy, batch, &greedy, 1)?;
         for (row, text) in batch.iter().zip(&texts) {
             let output = chat.text(&text[0].tokens)?;
             judged.push(Judged {
@@ -152,23 +174,47 @@ pub fn judge(
                 total: None,
                 executor: None,
                 reply: None,
+                drawn: None,
             });
         }
     }
-    if let Some(rewarder) = rewarder {
-        let asked: Vec<AgentRow> = rows
-            .iter()
-            .zip(&judged)
-            .map(|(row, judged)| AgentRow { prompt: row.agent.clone(), output: judged.output.clone() })
-            .collect();
-        for (judged, rewarded) in judged.iter_mut().zip(rewarder.reward_all(&asked)?) {
-            judged.total = rewarded.reward.as_ref().map(|r| r.total);
-            judged.executor = rewarded.reward.as_ref().map(|r| r.executor);
-            judged.reply = rewarded.reply;
-        }
-        rewarder.check_failures()?;
+    let Some(rewarder) = rewarder else { return Ok(HeldOut { rows: judged }) };
+    let asked = |row: &TrainRow, output: String| AgentRow { prompt: row.agent.clone(), output };
+    let greedy: Vec<AgentRow> =
+        rows.iter().zip(&judged).map(|(row, judged)| asked(row, judged.output.clone())).collect();
+    for (judged, rewarded) in judged.iter_mut().zip(rewarder.reward_all(&greedy)?) {
+        judged.total = rewarded.reward.as_ref().map(|r| r.total);
+        judged.executor = rewarded.reward.as_ref().map(|r| r.executor);
+        judged.reply = rewarded.reply;
     }
+    if let Some(at_once) = BATCH.checked_div(asking.draws) {
+        let prompts_at_once = at_once.max(1);
+        for (batch, judged) in rows.chunks(prompts_at_once).zip(judged.chunks_mut(prompts_at_once)) {
+            let texts = answer(policy, batch, &asking.sampling, asking.draws)?;
+            for ((row, texts), judged) in batch.iter().zip(&texts).zip(judged) {
+                let outputs: Result<Vec<AgentRow>> =
+                    texts.iter().map(|text| Ok(asked(row, chat.text(&text.tokens)?))).collect();
+                let rewarded = rewarder.reward_all(&outputs?)?;
+                judged.drawn = mean(rewarded.iter().filter_map(|r| Some(r.reward.as_ref()?.total)));
+            }
+        }
+    }
+    rewarder.check_failures()?;
     Ok(HeldOut { rows: judged })
+}
+
+fn answer(
+    policy: &Policy,
+    rows: &[&TrainRow],
+    sampling: &Sampling,
+    each: usize,
+) -> Result<Vec<Vec<Completion>>> {
+    let prompt = |row: &&TrainRow| {
+        let seeds = (0..each).map(|nth| xxh3_64(format!("{}/{nth}", row.id).as_bytes())).collect();
+        Prompt { tokens: row.prompt.clone(), seeds }
+    };
+    let prompts: Vec<Prompt> = rows.iter().map(prompt).collect();
+    Ok(policy.sample(&prompts, sampling, Adapters::On, &mut |_, _, _| {})?)
 }
 
 /// Mean loss of the replies of rows, in nats per token.
@@ -206,6 +252,7 @@ mod tests {
             total: *total,
             executor: *total,
             reply: None,
+            drawn: total.map(|x| 2.0 * x),
         };
         HeldOut { rows: totals.iter().enumerate().map(row).collect() }
     }
@@ -214,11 +261,13 @@ mod tests {
     fn a_difference_is_paired_by_row_and_drawn_by_task() {
         let before = held_out(&[("a", Some(0.0)), ("a", Some(0.5)), ("b", Some(0.1)), ("b", None)]);
         let after = held_out(&[("a", Some(1.0)), ("a", Some(0.5)), ("b", Some(0.4)), ("b", Some(1.0))]);
-        let found = difference(&before, &after, 1).unwrap();
+        let found = difference((&before, &after), |row| row.total, 1).unwrap();
         assert!((found.mean - 1.3 / 3.0).abs() < 1e-12 && found.rows == 3 && found.tasks == 2);
         // Two tasks with means 0.5 (two rows) and 0.3 (one row): what is drawn lies between.
         assert!((found.low - 0.3).abs() < 1e-9 && (found.high - 0.5).abs() < 1e-9, "{found:?}");
-        assert_eq!(difference(&held_out(&[]), &held_out(&[]), 1), None);
+        let drawn = difference((&before, &after), |row| row.drawn, 1).unwrap();
+        assert!((drawn.mean - 2.6 / 3.0).abs() < 1e-12);
+        assert_eq!(difference((&held_out(&[]), &held_out(&[])), |row| row.total, 1), None);
         assert_eq!(before.format(), Some(0.5));
         assert!((before.reward().unwrap() - 0.2).abs() < 1e-12);
     }

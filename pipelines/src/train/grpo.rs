@@ -20,7 +20,7 @@ use tracemill_models::rl::{
     policy_loss, ratio_gate,
 };
 
-use super::evaluate::{self, Difference, HeldOut};
+use super::evaluate::{self, Asking, HeldOut, difference};
 use super::journal::{Journal, Transcript};
 use super::model::{ChatFormat, combine, read_adapter, write_adapter};
 use super::rollout::{Group, roll, seed_of};
@@ -35,7 +35,7 @@ use crate::run::{Draft, write_json};
 use crate::settings::Settings;
 
 /// The columns of `metrics.jsonl`.
-const COLUMNS: [&str; 31] = [
+const COLUMNS: [&str; 32] = [
     "step",
     "epoch",
     "loss",
@@ -63,6 +63,7 @@ const COLUMNS: [&str; 31] = [
     "grad_norm",
     "lr",
     "held_out_reward",
+    "held_out_drawn_reward",
     "held_out_executor",
     "held_out_format",
     "held_out_length",
@@ -559,8 +560,8 @@ impl Grpo<'_> {
         }
         let rows = spread(&self.held_out, self.section.eval_rows);
         let judge = (self.profile, Some(&self.rewarder));
-        let most = self.section.max_response.unwrap_or(256);
-        evaluate::judge(&self.trainer.policy, &self.chat, &rows, judge, most).map(Some)
+        let asking = Asking { sampling: self.sampling(), draws: self.section.eval_draws };
+        evaluate::judge(&self.trainer.policy, &self.chat, &rows, judge, &asking).map(Some)
     }
 
     fn tell(
@@ -575,6 +576,7 @@ impl Grpo<'_> {
         if let Some(judged) = held_out {
             all.extend([
                 ("held_out_reward", json!(judged.reward())),
+                ("held_out_drawn_reward", json!(judged.drawn())),
                 ("held_out_executor", json!(judged.executor())),
                 ("held_out_format", json!(judged.format())),
                 ("held_out_length", json!(judged.length())),
@@ -616,10 +618,15 @@ impl Grpo<'_> {
         }
         draft.count("best_step", best.map_or(cursor.step, |best| best.step));
         if let (Some(before), Some(after)) = held_out {
-            let difference: Option<Difference> = evaluate::difference(&before, &after, seed);
             draft.count("held_out_reward_before", json!(before.reward()));
             draft.count("held_out_reward", json!(after.reward()));
-            draft.count("held_out_difference", json!(difference));
+            draft.count("held_out_difference", json!(difference((&before, &after), |row| row.total, seed)));
+            if after.drawn().is_some() {
+                draft.count("held_out_drawn_reward_before", json!(before.drawn()));
+                draft.count("held_out_drawn_reward", json!(after.drawn()));
+                let drawn = difference((&before, &after), |row| row.drawn, seed);
+                draft.count("held_out_drawn_difference", json!(drawn));
+            }
             write_json(&draft.path("held_out.json"), &json!({ "before": before, "after": after }))?;
         }
         journal.finish(draft)

@@ -223,6 +223,8 @@ pub struct GrpoSection {
     pub eval_every: usize,
     /// Held-out rows that are answered greedily and rewarded.
     pub eval_rows: usize,
+    /// Replies that are drawn as in training for each of them, to measure the objective itself; 0 for greedy ones alone.
+    pub eval_draws: usize,
     /// Steps between two checkpoints.
     pub checkpoint_every: usize,
     /// Checkpoints that are kept beside the best.
@@ -257,6 +259,7 @@ impl Default for GrpoSection {
             ratio_tolerance: 0.0,
             eval_every: 0,
             eval_rows: 64,
+            eval_draws: 0,
             checkpoint_every: 10,
             keep: 2,
             transcript_every: 5,

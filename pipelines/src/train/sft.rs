@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tracemill_data::artifact::AgentRole;
 use tracemill_models::optim::Schedule;
-use tracemill_models::policy::{Dropout, Grads, Packed, TrainPass};
+use tracemill_models::policy::{Dropout, Grads, Packed, Sampling, TrainPass};
 use tracemill_models::rl::Profile;
 
-use super::evaluate::{self, HeldOut};
+use super::evaluate::{self, Asking, HeldOut};
 use super::journal::{Journal, Transcript};
 use super::memory::{self, Plan, free_bytes};
 use super::model::{ChatFormat, Loaded, Opened, open, write_adapter};
@@ -369,7 +369,10 @@ impl Sft<'_> {
         let loss = evaluate::loss(policy, &rows, self.policy.micro_tokens)?;
         let rows = spread(&self.held_out, self.section.eval_replies);
         let judge = (self.profile, self.rewarder.as_ref());
-        Ok(Some((loss, evaluate::judge(policy, &self.chat, &rows, judge, self.section.eval_max_tokens)?)))
+        let stop = self.chat.stop.clone();
+        let sampling = Sampling { max_tokens: self.section.eval_max_tokens, stop, ..Sampling::default() };
+        let asking = Asking { sampling, draws: 0 };
+        Ok(Some((loss, evaluate::judge(policy, &self.chat, &rows, judge, &asking)?)))
     }
 
     fn tell(

@@ -1,31 +1,9 @@
-//! The linear form of an accessibility tree: a header, then one node after another.
-//!
-//! ```text
-//! tag    name    text    class    description    position (top-left x&y)    size (w&h)
-//! menu   File    ""                              (0, 19)                    (39, 25)
-//! ```
-//!
-//! Fields are divided by tabs. Line ends inside a name or a text are not escaped: a record goes on until it
-//! ends in a position and a size. Text stands in quotes, doubled inside, where it holds a quote, and as `""`
-//! where it is empty. A tree that was cut to a length ends in `[...]`; the record cut in two before it is no
-//! element.
-
-use std::sync::LazyLock;
-
-use regex::Regex;
+//! Elements of a screen from `OSWorld`'s linear form, which [`linear`] reads.
 
 use super::super::source::Fault;
+use crate::a11y::{Node, TreeError, linear};
 use crate::action::{BBox, FrameName};
 use crate::trace::{Element, RejectKind};
-
-const HEADER: &str = "tag\tname\ttext\tclass\tdescription\tposition (top-left x&y)\tsize (w&h)";
-/// What a tree that was cut to a length ends in.
-const CUT: &str = "[...]";
-
-/// The end of a record: position and size.
-static END: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"\t\((-?\d+), (-?\d+)\)\t\((-?\d+), (-?\d+)\)$").expect("the pattern is valid")
-});
 
 /// The elements of the tree in `text`, in its order.
 ///
@@ -35,81 +13,40 @@ static END: LazyLock<Regex> = LazyLock::new(|| {
 /// # Errors
 /// [`RejectKind::Malformed`] when the header is another, or a record is not finished.
 pub(super) fn elements(text: &str) -> Result<Vec<Element>, Fault> {
-    let (header, records) = text.split_once('\n').unwrap_or((text, ""));
-    if header.trim_end_matches('\r') != HEADER {
-        let shown: String = header.chars().take(60).collect();
-        let reason = format!("expected the header of a linear tree (`tag`, `name`, …), found {shown:?}");
-        return Err(Fault::new(RejectKind::Malformed, reason));
-    }
-    let mut elements: Vec<Element> = Vec::new();
-    let mut start = 0;
-    for (at, _) in records.match_indices('\n').chain([(records.len(), "")]) {
-        let record = records[start..at].trim_end_matches('\r');
-        let last_line = record.rsplit('\n').next().unwrap_or_default();
-        if END.is_match(last_line) {
-            elements.push(element(elements.len(), record)?);
-            start = at + 1;
-        }
-    }
-    let rest = records.get(start..).unwrap_or_default().trim_end();
-    if rest.is_empty() || rest.ends_with(CUT) {
-        return Ok(elements);
-    }
-    let shown: String = rest.chars().take(60).collect();
-    let reason =
-        format!("record {} has no position and size; the file is cut off at {shown:?}", elements.len());
-    Err(Fault::new(RejectKind::Malformed, reason))
+    let tree = linear::read(text);
+    let tree = tree.map_err(|TreeError { place, reason }| {
+        Fault::new(RejectKind::Malformed, format!("{place}: {reason}"))
+    })?;
+    Ok(tree.nodes.into_iter().map(element).collect())
 }
 
-fn element(number: usize, record: &str) -> Result<Element, Fault> {
-    let wrong = |what: &str| {
-        let shown: String = record.chars().take(60).collect();
-        Fault::new(RejectKind::Malformed, format!("record {number}: {what}, found {shown:?}"))
-    };
-    let fields: Vec<&str> = record.split('\t').collect();
-    // A tab inside a text is not escaped either: what stands between name and class is the text.
-    let [tag, name, middle @ .., class, description, _, _] = fields.as_slice() else {
-        return Err(wrong("expected seven columns"));
-    };
-    if middle.is_empty() {
-        return Err(wrong("expected seven columns"));
-    }
-    let text = unquoted(&middle.join("\t"));
-    let (name, text) = (name.trim(), text.trim());
-    let parts = match (name, text) {
+fn element(node: Node) -> Element {
+    let parts = match (node.name.trim(), node.text.trim()) {
         ("", only) | (only, "") => only.to_owned(),
         (name, text) if name == text => name.to_owned(),
         (name, text) => format!("{name}\n{text}"),
     };
-    let labelled = [("class", class), ("description", description)];
+    let labelled = [("class", &node.class), ("description", &node.description)];
     let states = labelled.iter().filter(|(_, value)| !value.trim().is_empty());
-    Ok(Element {
-        id: number.to_string(),
-        role: tag.trim().to_owned(),
+    let bbox = node.rect.map(|rect| {
+        let (left, top) = (f64::from(rect.x), f64::from(rect.y));
+        let (right, bottom) = (left + f64::from(rect.width), top + f64::from(rect.height));
+        BBox { left, top, right, bottom, frame: FrameName::Pixels }
+    });
+    Element {
+        id: node.id,
+        role: node.role,
         text: parts,
         states: states.map(|(label, value)| format!("{label}={}", value.trim())).collect(),
-        bbox: Some(bounds(record).ok_or_else(|| wrong("position or size is no number"))?),
-    })
-}
-
-fn bounds(record: &str) -> Option<BBox> {
-    let found = END.captures(record.rsplit('\n').next()?)?;
-    let number = |i: usize| found.get(i)?.as_str().parse::<i32>().ok().map(f64::from);
-    let (left, top, width, height) = (number(1)?, number(2)?, number(3)?, number(4)?);
-    let sized = width >= 0.0 && height >= 0.0;
-    sized.then_some(BBox { left, top, right: left + width, bottom: top + height, frame: FrameName::Pixels })
-}
-
-fn unquoted(text: &str) -> String {
-    match text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
-        Some(inner) => inner.replace("\"\"", "\""),
-        None => text.to_owned(),
+        bbox,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const HEADER: &str = linear::HEADER;
 
     fn read(records: &str) -> Result<Vec<Element>, Fault> {
         elements(&format!("{HEADER}\n{records}"))
@@ -154,10 +91,10 @@ mod tests {
     #[test]
     fn what_is_no_tree_is_refused_with_its_record() {
         for (tree, reason) in [
-            ("menu\tFile\t\"\"\t\t\t(0, 19)", "record 0 has no position and size"),
+            ("menu\tFile\t\"\"\t\t\t(0, 19)", "record 0: no position and size"),
             ("menu\tFile\t(0, 19)\t(39, 25)\n", "record 0: expected seven columns"),
-            ("menu\tFile\t\"\"\t\t\t(0, 19)\t(-39, 25)\n", "record 0: position or size"),
-            ("menu\tFile\t\"\"\t\t\t(0, 19)\t(99999999999, 25)\n", "record 0: position or size"),
+            ("menu\tFile\t\"\"\t\t\t(0, 19)\t(-39, 25)\n", "record 0: its size is negative"),
+            ("menu\tFile\t\"\"\t\t\t(0, 19)\t(99999999999, 25)\n", "record 0: its position or size"),
         ] {
             let fault = read(tree).expect_err("refused");
             assert_eq!(fault.kind, RejectKind::Malformed);

@@ -231,7 +231,7 @@ fn a_click_is_on_the_smallest_element_of_the_tree_before() {
     let (_, rejects) = read(&broken);
     assert_eq!(kinds(&rejects), [("line 2", RejectKind::Malformed)]);
     assert!(
-        rejects[0].reason.starts_with("results/vlc/t/step_1.tsv: expected the header"),
+        rejects[0].reason.starts_with("results/vlc/t/step_1.tsv: line 1: expected the header"),
         "{}",
         rejects[0].reason
     );

@@ -1,0 +1,119 @@
+//! C.1: two elements that are one.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use super::super::audit::{Fate, Rule};
+use super::super::item::Item;
+use super::super::rules::ReduceRules;
+
+/// Merges elements that stand at one place and say the same into the one that is rather acted on.
+///
+/// Elements are taken by priority (table 4), then the longer label, then document order; each is merged into the first of
+/// those already kept that it duplicates. So nothing is merged into what is merged itself, and the outcome does not depend on
+/// the order of comparison. Interactive elements are merged only if they are called the same: `Save` and `Save as`, one below
+/// the other, are two.
+pub(in super::super) fn merge(
+    rules: &ReduceRules,
+    items: &[Item<'_>],
+    together: &dyn Fn(usize, usize) -> bool,
+    fates: &mut [Fate],
+) {
+    let mut order: Vec<usize> = (0..items.len())
+        .filter(|i| fates[*i] == Fate::Kept && items[*i].centre.is_some() && !items[*i].label.is_empty())
+        .collect();
+    let names: Vec<String> =
+        items.iter().map(|item| item.low.split_whitespace().collect::<Vec<_>>().concat()).collect();
+    order.sort_by_key(|i| (items[*i].score, Reverse(names[*i].len()), *i));
+    let mut kept = Kept::new(rules);
+    for index in order {
+        let duplicate = |other: usize| {
+            let (a, b) = ((&items[index], &names[index][..]), (&items[other], &names[other][..]));
+            if together(index, other) { is_duplicate(rules, a, b) } else { None }
+        };
+        match kept.find(&items[index], duplicate) {
+            Some((into, rule)) => fates[index] = Fate::Merged { into, rule },
+            None => kept.add(index, &items[index]),
+        }
+    }
+}
+
+/// Elements that stay, by place and by name.
+struct Kept<'a> {
+    rules: &'a ReduceRules,
+    near: HashMap<(i64, i64), Vec<usize>>,
+    named: HashMap<(String, i64), Vec<usize>>,
+}
+
+impl<'a> Kept<'a> {
+    fn new(rules: &'a ReduceRules) -> Self {
+        Self { rules, near: HashMap::new(), named: HashMap::new() }
+    }
+
+    fn cell(&self, at: (i32, i32)) -> (i64, i64) {
+        let size = self.rules.distance.max(1.0);
+        ((f64::from(at.0) / size).floor() as i64, (f64::from(at.1) / size).floor() as i64)
+    }
+
+    fn band(&self, y: i32) -> i64 {
+        i64::from(y).div_euclid(i64::from(self.rules.same_name_dy.max(1)))
+    }
+
+    fn add(&mut self, index: usize, item: &Item<'_>) {
+        let at = item.node.centre();
+        self.near.entry(self.cell(at)).or_default().push(index);
+        self.named.entry((item.label.to_string(), self.band(at.1))).or_default().push(index);
+    }
+
+    /// The first element, in the order of keeping, that `duplicate` accepts.
+    fn find(
+        &self,
+        item: &Item<'_>,
+        duplicate: impl Fn(usize) -> Option<&'static str>,
+    ) -> Option<(usize, Rule)> {
+        let at = item.node.centre();
+        let (cx, cy) = self.cell(at);
+        let cells = (-1..=1).flat_map(|dx| (-1..=1).map(move |dy| (cx + dx, cy + dy)));
+        let near = cells.filter_map(|cell| self.near.get(&cell)).flatten();
+        let band = self.band(at.1);
+        let named = (band - 1..=band + 1).filter_map(|band| self.named.get(&(item.label.to_string(), band)));
+        let mut found: Option<(usize, &'static str)> = None;
+        for index in near.chain(named.flatten()).copied() {
+            if found.is_none_or(|(known, _)| index < known)
+                && let Some(rule) = duplicate(index)
+            {
+                found = Some((index, rule));
+            }
+        }
+        found.map(|(index, rule)| (index, Rule::named(rule)))
+    }
+}
+
+/// The rule by which two elements are one, if they are.
+fn is_duplicate(
+    rules: &ReduceRules,
+    (a, a_name): (&Item<'_>, &str),
+    (b, b_name): (&Item<'_>, &str),
+) -> Option<&'static str> {
+    let ((ax, ay), (bx, by)) = (a.node.centre(), b.node.centre());
+    let (dx, dy) = (f64::from(ax) - f64::from(bx), f64::from(ay) - f64::from(by));
+    let close = dx.hypot(dy) <= rules.distance;
+    let both_act = a.is_interactive() && b.is_interactive();
+    if a.label == b.label && dy.abs() <= f64::from(rules.same_name_dy) {
+        let width = |item: &Item<'_>| item.node.rect.map_or(0, |rect| rect.width);
+        let reach = f64::from(width(a).min(width(b)));
+        if close || !both_act || dx.abs() <= reach {
+            return Some("same-name");
+        }
+    }
+    if !close {
+        return None;
+    }
+    if a_name == b_name {
+        return Some("same-place");
+    }
+    let (short, long) = if a_name.len() <= b_name.len() { (a_name, b_name) } else { (b_name, a_name) };
+    let lengths = (short.chars().count() as f64, long.chars().count() as f64);
+    let alike = long.contains(short) && lengths.1 <= rules.length_ratio * lengths.0;
+    (alike && !both_act).then_some("same-place")
+}

@@ -1,0 +1,225 @@
+//! `compress`: accessibility trees in files to the compact text that a model is shown, with what became of every element.
+
+mod files;
+mod page;
+mod summary;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use rayon::prelude::*;
+use serde_json::{Value, json};
+use tracemill_data::a11y::{AuditRow, Compressed, Compressor, Phases, Rules, Tree, audit, linear};
+use tracemill_data::parquet_io::TableWriter;
+
+use crate::cli::CompressArgs;
+use crate::progress;
+use crate::publish::Folder;
+use crate::run::{Replacing, write_json};
+use crate::table;
+use crate::tokens::Counter;
+use files::{Found, Refused, Sequence};
+use summary::{Screen, Summary};
+
+/// Compresses the trees of a file or folder.
+///
+/// # Errors
+/// No tree of the form at all, rules that cannot be used, a folder that cannot be written.
+pub fn run(args: &CompressArgs) -> Result<()> {
+    let rules = match &args.rules {
+        Some(folder) => Rules::builtin().with_folder(folder).context("--rules")?,
+        None => Rules::builtin(),
+    };
+    let phases = Phases { modal: !args.no_modal, reduce: !args.no_reduce, structure: !args.no_structure };
+    let compressor = Compressor::new(rules, phases);
+    let counter = Counter::named(&args.tokens).context("--tokens")?;
+    let Found { sequences, skipped } = files::find(&args.input, args.format)?;
+    let folder = Folder::begin(&args.out, "compress")?;
+    let instruction = Instruction::of(&args.instruction)?;
+    let files: usize = sequences.iter().map(|sequence| sequence.files.len()).sum();
+    let bar = progress::bar("compress", "files", Some(files as u64));
+    let work = Work {
+        args,
+        compressor: &compressor,
+        counter: &counter,
+        out: folder.dir(),
+        instruction: &instruction,
+    };
+    let mut parts: Vec<Part> = Vec::with_capacity(sequences.len());
+    // Folders side by side, and inside a folder its files, whose states follow one another.
+    for part in sequences.par_iter().map(|sequence| work.sequence(sequence, &bar)).collect::<Vec<_>>() {
+        parts.push(part?);
+    }
+    bar.finish_and_clear();
+    let summary = Summary::of(&args.tokens, parts.iter().flat_map(|part| &part.screens), &parts, &skipped);
+    if summary.screens() == 0 {
+        let first = parts.iter().flat_map(|part| &part.refused).next();
+        bail!(
+            "{}: no tree of the form {} could be read ({} other files){}",
+            args.input.display(),
+            args.format,
+            skipped.len(),
+            first.map(|r| format!("; {}: {}", r.file, r.reason)).unwrap_or_default()
+        );
+    }
+    write_rejects(folder.dir(), &parts)?;
+    write_json(&folder.dir().join("summary.json"), &summary.as_json())?;
+    if args.audit {
+        write_audit(&folder.dir().join("audit.parquet"), &parts)?;
+        page::write(&folder.dir().join("audit.html"), &parts)?;
+    }
+    let inputs: Vec<(PathBuf, String)> = parts.iter().flat_map(|part| part.inputs.iter().cloned()).collect();
+    folder.publish(
+        json!({ "form": args.format.name(), "tokens": args.tokens, "phases": phases,
+        "instruction": args.instruction, "rules": compressor.rules() }),
+        0,
+        &inputs,
+        summary.counts(),
+    )?;
+    table::print(&summary.told());
+    Ok(())
+}
+
+/// What the user wants, in words.
+enum Instruction {
+    Given(String),
+    /// `instruction.txt` beside each tree.
+    Beside,
+}
+
+impl Instruction {
+    fn of(argument: &str) -> Result<Self> {
+        match argument.strip_prefix('@') {
+            Some(path) => {
+                let text = std::fs::read_to_string(path).with_context(|| format!("--instruction @{path}"))?;
+                Ok(Self::Given(text.trim().to_owned()))
+            }
+            None if argument == "auto" => Ok(Self::Beside),
+            None => Ok(Self::Given(argument.to_owned())),
+        }
+    }
+
+    fn for_folder(&self, folder: &Path) -> Result<String> {
+        let path = folder.join("instruction.txt");
+        match self {
+            Self::Given(text) => Ok(text.clone()),
+            Self::Beside if path.is_file() => Ok(std::fs::read_to_string(&path)
+                .with_context(|| path.display().to_string())?
+                .trim()
+                .to_owned()),
+            Self::Beside => Ok(String::new()),
+        }
+    }
+}
+
+/// What a folder's files became.
+struct Part {
+    screens: Vec<Screen>,
+    refused: Vec<Refused>,
+    audit: Vec<AuditRow>,
+    pages: Vec<page::Shown>,
+    inputs: Vec<(PathBuf, String)>,
+}
+
+struct Work<'a> {
+    args: &'a CompressArgs,
+    compressor: &'a Compressor,
+    counter: &'a Counter,
+    out: &'a Path,
+    instruction: &'a Instruction,
+}
+
+impl Work<'_> {
+    /// Compresses the files of a folder one after the other.
+    fn sequence(&self, sequence: &Sequence, bar: &indicatif::ProgressBar) -> Result<Part> {
+        let instruction = self.instruction.for_folder(&sequence.folder)?;
+        let mut part =
+            Part { screens: vec![], refused: vec![], audit: vec![], pages: vec![], inputs: vec![] };
+        let mut before = None;
+        for file in &sequence.files {
+            bar.inc(1);
+            let mut trees = match files::read(&file.path, self.args.format) {
+                Ok(trees) => trees,
+                Err(reason) => {
+                    part.refused.push(Refused { file: file.shown.clone(), reason });
+                    before = None;
+                    continue;
+                }
+            };
+            part.inputs.push((file.path.clone(), file.shown.clone()));
+            trees.iter_mut().for_each(|tree| tree.size = tree.size.or(self.args.screen));
+            let many = trees.len() > 1;
+            if !file.numbered {
+                before = None;
+            }
+            for (nth, tree) in trees.iter().enumerate() {
+                let name = if many { format!("{}/{:06}", file.name, nth + 1) } else { file.name.clone() };
+                let compressed = self.compressor.compress(tree, before.as_ref(), &instruction);
+                self.keep(&name, tree, &compressed, &file.path, &mut part)?;
+                before = (!self.args.independent).then_some(compressed.seen);
+            }
+        }
+        Ok(part)
+    }
+
+    fn keep(
+        &self,
+        name: &str,
+        tree: &Tree,
+        compressed: &Compressed,
+        source: &Path,
+        part: &mut Part,
+    ) -> Result<()> {
+        let path = self.out.join(format!("{name}.txt"));
+        let parent = path.parent().unwrap_or(self.out);
+        std::fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
+        std::fs::write(&path, &compressed.text).with_context(|| path.display().to_string())?;
+        let raw = linear::write(&tree.nodes);
+        part.screens.push(Screen {
+            tree: name.to_owned(),
+            app: compressed.app.clone(),
+            modal: compressed.modal,
+            tokens_in: self.counter.count(&raw),
+            tokens_out: self.counter.count(&compressed.text),
+            elements_in: tree.nodes.len(),
+            rules: audit::totals(&compressed.fates),
+        });
+        if self.args.audit {
+            part.audit.extend(compressed.audit(name, tree));
+            part.pages.push(page::Shown::of(name, tree, compressed, source));
+        }
+        Ok(())
+    }
+}
+
+fn write_rejects(folder: &Path, parts: &[Part]) -> Result<()> {
+    let refused: Vec<&Refused> = parts.iter().flat_map(|part| &part.refused).collect();
+    let mut out = Replacing::create(&folder.join("rejects.jsonl"))?;
+    for line in &refused {
+        serde_json::to_writer(&mut out, line)?;
+        std::io::Write::write_all(&mut out, b"\n")?;
+    }
+    out.finish()?;
+    if let Some(first) = refused.first() {
+        log::warn!(
+            "{} files are refused (rejects.jsonl); the first: {}: {}",
+            refused.len(),
+            first.file,
+            first.reason
+        );
+    }
+    Ok(())
+}
+
+fn write_audit(path: &Path, parts: &[Part]) -> Result<()> {
+    let mut table = TableWriter::<AuditRow>::create(path)?;
+    for part in parts {
+        table.write(&part.audit)?;
+    }
+    table.finish()?;
+    Ok(())
+}
+
+/// Counts for the manifest.
+type Counts = BTreeMap<String, Value>;

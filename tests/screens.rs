@@ -1,0 +1,193 @@
+//! Screens as users meet them: trees in, compact text, audit and summary out.
+
+use std::io::Write;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::{contents, fails, ok, shared_data, tracemill};
+
+const HEADER: &str = "tag\tname\ttext\tclass\tdescription\tposition (top-left x&y)\tsize (w&h)";
+
+fn tree(rows: &[String]) -> String {
+    format!("{HEADER}\n{}\n", rows.join("\n"))
+}
+
+fn page() -> Vec<String> {
+    (0..16).map(|i| format!("paragraph\t\tline {i}\t\t\t(300, {})\t(400, 20)", 120 + 40 * i)).collect()
+}
+
+/// A folder of a session: two states, the second with a dialog, and what is no tree.
+fn session(folder: &Path) {
+    let write = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        std::fs::write(path, text).expect("written");
+    };
+    write("in/app/9.tsv", &tree(&page()));
+    let mut rows = page();
+    let long = format!("{} shipping {}", "word ".repeat(30), "more ".repeat(30));
+    rows.push(format!("paragraph\t\t{long}\t\t\t(900, 300)\t(400, 20)"));
+    rows.push("push-button\tCancel\t\"\"\t\t\t(820, 560)\t(80, 30)".to_owned());
+    rows.push("push-button\tDelete\tDelete\t\t\t(920, 560)\t(80, 30)".to_owned());
+    rows.push("static\tDelete\tDelete\t\t\t(930, 565)\t(60, 20)".to_owned());
+    write("in/app/10.tsv", &tree(&rows));
+    write("in/app/instruction.txt", "What does shipping cost?\n");
+    write("in/notes.txt", "no tree");
+    write("in/broken/1.tsv", &format!("{HEADER}\nmenu\tFile"));
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).expect("a file")).expect("JSON")
+}
+
+#[test]
+fn a_session_is_compressed_state_by_state_whatever_the_threads() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    session(dir.path());
+    let args =
+        ["compress", "--format", "osworld-tsv", "--input", "in", "--instruction", "auto", "--audit", "--out"];
+    let run = |out: &str, threads: &str| {
+        let all: Vec<&str> = args.iter().copied().chain([out]).collect();
+        let output =
+            tracemill(dir.path()).args(all).env("RAYON_NUM_THREADS", threads).output().expect("started");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let told = run("one", "1");
+    run("two", "2");
+    assert_eq!(contents(&dir.path().join("one")), contents(&dir.path().join("two")));
+    let text = std::fs::read_to_string(dir.path().join("one/app/10.txt")).expect("the text");
+    let modal = "[MODAL]\nparagraph ...word word word word word word word word word word shipping more more more more more \
+                 more more more more more... (1100,310)\n[BLOCK]\npush-button Cancel (860,575); Delete (960,575)\n";
+    assert!(text.starts_with(&format!("APP: unknown application\n{modal}[CONTENT]\n")), "{text}");
+    let summary = json(&dir.path().join("one/summary.json"));
+    assert_eq!(summary["pooled"]["elements_in"], 36);
+    assert_eq!(summary["pooled"]["elements_out"], 35);
+    assert_eq!(summary["trees"][1]["tree"], "app/10");
+    assert_eq!(summary["trees"][1]["modal"], "temporal");
+    assert_eq!(summary["skipped"], serde_json::json!(["app/instruction.txt", "notes.txt"]));
+    let (before, after) = (&summary["pooled"]["tokens_in"], &summary["pooled"]["tokens_out"]);
+    assert!(after.as_u64() > Some(0) && after.as_u64() < before.as_u64(), "{before} {after}");
+    assert!(told.contains("broken/1.tsv: record 0: no position and size"), "{told}");
+    let rejects = std::fs::read_to_string(dir.path().join("one/rejects.jsonl")).expect("rejects");
+    assert_eq!(rejects.lines().count(), 1);
+    let page = std::fs::read_to_string(dir.path().join("one/audit.html")).expect("the page");
+    assert!(page.contains("same-name into 18") && page.contains("push-button Cancel"), "the rule is named");
+    // Switched off, phase by phase.
+    ok(
+        dir.path(),
+        &[
+            "compress",
+            "--format",
+            "osworld-tsv",
+            "--input",
+            "in/app/10.tsv",
+            "--out",
+            "raw",
+            "--no-modal",
+            "--no-reduce",
+            "--no-structure",
+        ],
+    );
+    let raw = std::fs::read_to_string(dir.path().join("raw/10.txt")).expect("the text");
+    assert_eq!(raw.lines().count(), 20);
+    assert!(raw.starts_with("paragraph\t\tline 0\t\t\t(300, 120)\t(400, 20)\n"), "{raw}");
+}
+
+#[test]
+fn rules_of_the_users_own_name_an_application() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    session(dir.path());
+    std::fs::create_dir(dir.path().join("rules")).expect("made");
+    let rules = "key = \"shop\"\nname = \"The shop\"\n[[clue]]\nnames = [\"line 3\"]\nweight = 3\n[[region]]\nname = \"LEFT\"\n\
+                 x_max = \"50%\"\n[[region]]\nname = \"REST\"\n";
+    std::fs::write(dir.path().join("rules/shop.toml"), rules).expect("written");
+    let args = [
+        "compress",
+        "--format",
+        "osworld-tsv",
+        "--input",
+        "in/app/9.tsv",
+        "--out",
+        "out",
+        "--rules",
+        "rules",
+    ];
+    ok(dir.path(), &args);
+    let text = std::fs::read_to_string(dir.path().join("out/9.txt")).expect("the text");
+    assert!(text.starts_with("APP: The shop\n[LEFT]\nparagraph line 0 (500,130)\n"), "{text}");
+    std::fs::write(dir.path().join("rules/shop.toml"), rules.replace("x_max", "xmax")).expect("written");
+    let error = fails(dir.path(), &args);
+    assert!(error.contains("shop.toml") && error.contains("xmax"), "{error}");
+}
+
+#[test]
+fn trees_come_gzipped_and_as_json() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let dump = "<desktop-frame><application name=\"Writer\"><push-button name=\"OK\" st:showing=\"true\" st:visible=\"true\" \
+                st:enabled=\"true\" cp:screencoord=\"(10, 20)\" cp:size=\"(30, 40)\"/></application></desktop-frame>";
+    let file = std::fs::File::create(dir.path().join("1.xml.gz")).expect("made");
+    let mut gz = flate2::write::GzEncoder::new(file, flate2::Compression::default());
+    gz.write_all(dump.as_bytes()).expect("written");
+    gz.finish().expect("written");
+    ok(
+        dir.path(),
+        &[
+            "compress",
+            "--format",
+            "atspi-xml",
+            "--input",
+            "1.xml.gz",
+            "--out",
+            "a",
+            "--tokens",
+            "cl100k_base",
+        ],
+    );
+    let text = std::fs::read_to_string(dir.path().join("a/1.txt")).expect("the text");
+    assert_eq!(text, "APP: unknown application\n[TOOLBAR]\npush-button OK (25,40)\n");
+    let line = "{\"axtree\": {\"Name\": \"OK\", \"ControlType\": \"ButtonControl\", \"BoundingRectangle\": {\"left\": 0, \"top\": 700, \"right\": 20, \"bottom\": 720}}}";
+    std::fs::write(dir.path().join("a11y.jsonl"), format!("{line}\n{line}\n")).expect("written");
+    ok(
+        dir.path(),
+        &["compress", "--format", "uia-json", "--input", "a11y.jsonl", "--out", "b", "--screen", "1366x768"],
+    );
+    let text = std::fs::read_to_string(dir.path().join("b/a11y/000002.txt")).expect("the second line's text");
+    assert_eq!(text, "APP: unknown application\n[CONTENT]\nbutton OK (10,710)\n");
+}
+
+#[test]
+fn what_cannot_be_compressed_is_said() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    session(dir.path());
+    for (args, part) in [
+        (vec!["--format", "tsv", "--input", "in"], "known forms: osworld-tsv"),
+        (vec!["--format", "osworld-tsv", "--input", "absent"], "absent"),
+        (vec!["--format", "uia-json", "--input", "in"], "no tree of the form uia-json"),
+        (vec!["--format", "osworld-tsv", "--input", "in/broken"], "record 0: no position and size"),
+        (vec!["--format", "osworld-tsv", "--input", "in", "--tokens", "gpt2"], "`gpt2`"),
+        (vec!["--format", "osworld-tsv", "--input", "in", "--screen", "wide"], "write 1366x768"),
+        (vec!["--format", "osworld-tsv", "--input", "in", "--instruction", "@absent.txt"], "@absent.txt"),
+    ] {
+        let all: Vec<&str> = ["compress", "--out", "out"].into_iter().chain(args).collect();
+        let error = fails(dir.path(), &all);
+        assert!(error.contains(part), "{error}");
+        assert!(!dir.path().join("out").exists(), "nothing is left of a failed run");
+    }
+}
+
+#[test]
+fn real_desktops_are_compressed_to_a_third_and_less() {
+    let Some(data) = shared_data() else { return };
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let input = data.join("desktop-a11y");
+    let input = input.to_str().expect("UTF-8");
+    ok(dir.path(), &["compress", "--format", "osworld-tsv", "--input", input, "--out", "out"]);
+    let summary = json(&dir.path().join("out/summary.json"));
+    let ratio = summary["pooled"]["ratio"].as_f64().expect("a ratio");
+    assert!(ratio <= 0.30, "{ratio}");
+    for (app, sum) in summary["apps"].as_object().expect("applications") {
+        assert!(sum["tokens_out_mean"].as_f64() <= Some(3_500.0), "{app}: {sum}");
+    }
+}
