@@ -66,15 +66,36 @@ fn data_sets_are_exported_and_checked() {
     assert!(error.contains("no run folder at nowhere"), "{error}");
 }
 
+/// The files of a folder of the checkout, to the same place below `to`.
+fn copy(folder: &str, to: &std::path::Path) {
+    std::fs::create_dir_all(to.join(folder)).expect("a folder");
+    for file in std::fs::read_dir(root().join(folder)).expect("a folder") {
+        let file = file.expect("a file");
+        if file.path().is_file() {
+            std::fs::copy(file.path(), to.join(folder).join(file.file_name())).expect("copied");
+        }
+    }
+}
+
+#[test]
+fn screens_are_compressed_to_what_is_shown() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    copy("examples/screens", dir.path());
+    for words in commands("screens") {
+        run(dir.path(), &words);
+    }
+    let readme = std::fs::read_to_string(root().join("README.md")).expect("README.md");
+    let shown = readme.split("```").find(|block| block.contains("APP: Google Chrome")).expect("the excerpt");
+    let text = std::fs::read_to_string(dir.path().join("screens/2.txt")).expect("the text");
+    for part in shown.split("…\n") {
+        assert!(text.contains(part.trim_start()), "{text}");
+    }
+}
+
 #[test]
 fn execution_feedback_works_on_the_examples() {
     let dir = tempfile::tempdir().expect("a temporary folder");
-    let examples = dir.path().join("examples");
-    std::fs::create_dir(&examples).expect("a folder");
-    for file in std::fs::read_dir(root().join("examples")).expect("examples") {
-        let file = file.expect("a file");
-        std::fs::copy(file.path(), examples.join(file.file_name())).expect("copied");
-    }
+    copy("examples", dir.path());
     for words in commands("feedback") {
         run(dir.path(), &words);
     }

@@ -191,3 +191,64 @@ fn real_desktops_are_compressed_to_a_third_and_less() {
         assert!(sum["tokens_out_mean"].as_f64() <= Some(3_500.0), "{app}: {sum}");
     }
 }
+
+/// A task of two screens, the second scrolled into view by a click.
+const PROFILE: &str = r#"{"gallery": {"h1": {"task": "Sort the pictures by name", "step_num": 2, "profile": [
+    {"label": [1, "null"], "history": "", "state": "<input id=0 >Search folders</input>\n<button id=1 text='More options'></button>", "state_str": "a"},
+    {"label": [-1, "null"], "history": "- TapOn: More options", "state": "<button id=0>Sort by</button>\n<button id=1>Sort by</button>", "state_str": "b"}]}}}"#;
+
+#[test]
+fn prompts_are_built_from_observations() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    std::fs::create_dir(dir.path().join("in")).expect("made");
+    std::fs::write(dir.path().join("in/profile.json"), PROFILE).expect("written");
+    ok(dir.path(), &["ingest", "--run", "r", "--format", "droidtask", "--input", "in"]);
+    let export = |shown: &str, out: &str| {
+        [
+            "export",
+            "rl",
+            "--run",
+            "r",
+            "--role",
+            "coordinator",
+            "--target",
+            "tracemill",
+            "--test-share",
+            "0",
+            "--observation",
+            shown,
+            "--out",
+            out,
+        ]
+        .map(str::to_owned)
+    };
+    let as_str = |args: &[String]| fails(dir.path(), &args.iter().map(String::as_str).collect::<Vec<_>>());
+    let error = as_str(&export("compressed", "early"));
+    assert!(error.contains("tracemill observe"), "{error}");
+    ok(dir.path(), &["observe", "--run", "r", "--set", "observe.audit=true"]);
+    let manifest = json(&dir.path().join("r/observations/manifest.json"));
+    assert_eq!(
+        (&manifest["counts"]["screens"], &manifest["counts"]["steps_without_elements"]),
+        (&2.into(), &0.into())
+    );
+    for (shown, part) in [
+        (
+            "compressed",
+            "Screen:\nAPP: unknown application\n[CONTENT]\ninput Search folders\nbutton More options\nHigh-level task",
+        ),
+        (
+            "linear",
+            "Screen:\ntag\tname\ttext\tclass\tdescription\tposition (top-left x&y)\tsize (w&h)\ninput\tSearch folders\t",
+        ),
+        ("elements", "Screen:\n0 input \"Search folders\"\n1 button \"More options\"\n"),
+    ] {
+        let args = export(shown, shown);
+        ok(dir.path(), &args.iter().map(String::as_str).collect::<Vec<_>>());
+        let rows = std::fs::read_to_string(dir.path().join(shown).join("train.jsonl")).expect("rows");
+        let first: Value = serde_json::from_str(rows.lines().next().expect("a row")).expect("JSON");
+        let content = first["messages"][1]["content"].as_str().expect("a prompt");
+        assert!(content.contains(part), "{shown}: {content}");
+        // The executor still acts on elements.
+        assert_eq!(first["screen"]["elements"][1]["text"], "More options");
+    }
+}

@@ -13,9 +13,10 @@ use crate::{stage, table};
 type StageFn = fn(&Settings, &Run) -> Result<Report>;
 
 /// Every stage that a recipe may name, in the order of the flow.
-const STAGES: [(&str, StageFn); 9] = [
+const STAGES: [(&str, StageFn); 10] = [
     ("sample", stage::sample::run),
     ("ingest", stage::ingest::run),
+    ("observe", stage::observe::run),
     ("label", stage::label::run),
     ("embed", stage::embed::run),
     ("encode", stage::encode::run),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use candle_core::Device;
 use serde::{Deserialize, Serialize};
+use tracemill_data::a11y::Phases;
 use tracemill_data::adapters::AdapterOptions;
 use tracemill_data::artifact::AgentRole;
 use tracemill_data::views::SegmentSettings;
@@ -28,6 +29,9 @@ pub struct Settings {
     pub sample: SampleSection,
     /// Sources.
     pub ingest: IngestSection,
+    /// Screens as text.
+    #[serde(default)]
+    pub observe: ObserveSection,
     /// Segmentation into intent units.
     pub label: SegmentSettings,
     /// Text embedder.
@@ -283,6 +287,26 @@ pub struct InduceSection {
     pub alias_map: Option<PathBuf>,
     /// Medoids, support and examples.
     pub skills: SkillSettings,
+}
+
+/// `[observe]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ObserveSection {
+    /// A folder of rules beside the program's own: general.toml, and a file for each application.
+    pub rules: Option<PathBuf>,
+    /// Phases of the compressor.
+    pub phases: Phases,
+    /// How tokens are counted: `o200k_base`, `cl100k_base`, or the path of a tokenizer.json.
+    pub tokens: String,
+    /// Write what became of every element.
+    pub audit: bool,
+}
+
+impl Default for ObserveSection {
+    fn default() -> Self {
+        Self { rules: None, phases: Phases::default(), tokens: "o200k_base".to_owned(), audit: false }
+    }
 }
 
 /// `[memory]`

@@ -319,6 +319,9 @@ impl Exporter {
 
     /// What a Coordinator sees of a step: its screenshot, else its elements.
     fn shown(self, step: &StepRow) -> Option<Shown<'_>> {
+        if let Some(text) = &step.observation {
+            return Some(Shown::Text(text));
+        }
         match (&step.screenshot, step.elements.as_slice()) {
             (Some(_), elements) if elements.is_empty() || !self.text_screens => Some(Shown::Picture),
             (_, []) => None,
@@ -333,7 +336,7 @@ impl Exporter {
         shown: Shown<'_>,
     ) -> Result<Option<Rendered>, PromptError> {
         // The released form has no words for text screens; a mark in a text cannot be kept as it is.
-        let released = self.form == Form::CesCode && !matches!(shown, Shown::Elements(_));
+        let released = self.form == Form::CesCode && !matches!(shown, Shown::Elements(_) | Shown::Text(_));
         if released && values.values().any(|value| MARKS.iter().any(|mark| value.contains(mark))) {
             return Ok(None);
         }

@@ -54,6 +54,8 @@ pub enum Shown<'a> {
     Picture,
     /// The screen's elements, as text.
     Elements(&'a [Element]),
+    /// The screen, rendered as text before.
+    Text(&'a str),
     /// No screen: the State Tracker.
     Nothing,
 }
@@ -216,6 +218,10 @@ impl Registry {
             Shown::Picture | Shown::Nothing => name.to_owned(),
             Shown::Elements(elements) => {
                 values.insert("screen", screen_text(elements));
+                format!("{name}-text")
+            }
+            Shown::Text(text) => {
+                values.insert("screen", text.trim_end().to_owned());
                 format!("{name}-text")
             }
         };

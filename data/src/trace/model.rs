@@ -340,6 +340,9 @@ pub struct StepRow {
     pub thought: Option<String>,
     pub context: Option<String>,
     pub subtask: Option<String>,
+    /// The screen as prompts show it, from `R/observations`; no column of the traces.
+    #[serde(skip)]
+    pub observation: Option<String>,
 }
 
 /// The partition, of `partitions`, that an episode belongs to: `xxh3(episode_id) mod partitions`.
@@ -452,6 +455,7 @@ impl StepRow {
             thought: step.thought,
             context: step.context,
             subtask: step.subtask,
+            observation: None,
         }
     }
 

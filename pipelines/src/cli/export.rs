@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use tracemill_data::artifact::AgentRole;
 
+use crate::stage::observe::Shown as Observation;
+
 #[derive(Debug, Subcommand)]
 pub(super) enum ExportCommand {
     /// Prompts with the replies to learn.
@@ -72,9 +74,12 @@ pub struct ExportArgs {
     /// Word steps by rule where the source has no low-level instruction.
     #[arg(long)]
     pub worded: bool,
-    /// Show screens with elements as text, whether there is a screenshot or not.
+    /// Show screens with elements as text, whether there is a screenshot or not; the same as --observation elements.
     #[arg(long)]
     pub text_screens: bool,
+    /// What prompts show of a screen; compressed and linear are those of R/observations.
+    #[arg(long, value_enum, default_value = "screenshot", conflicts_with = "text_screens")]
+    pub observation: Observation,
     /// `path` or `bytes` [default: bytes for verl, trl and openai].
     #[arg(long, value_name = "FORM")]
     pub images: Option<String>,

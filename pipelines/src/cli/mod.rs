@@ -47,6 +47,8 @@ enum Command {
     Sample(SampleArgs),
     /// Read source datasets into R/traces.
     Ingest(IngestArgs),
+    /// Render the screens of R/traces as compact text into R/observations.
+    Observe(StageArgs),
     /// Cut episodes into intent units and write their views to R/units.
     Label(StageArgs),
     /// Embed the views into R/embeddings.
@@ -272,6 +274,7 @@ impl Cli {
             Command::Run(args) => run_recipe(args),
             Command::Sample(args) => sample(args),
             Command::Ingest(args) => ingest(args),
+            Command::Observe(args) => one_stage(&args, stage::observe::run),
             Command::Label(args) => one_stage(&args, stage::label::run),
             Command::Embed(args) => one_stage(&args, stage::embed::run),
             Command::Encode(args) => one_stage(&args, stage::encode::run),

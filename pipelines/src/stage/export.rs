@@ -21,6 +21,7 @@ use crate::cli::ExportArgs;
 use crate::manifest::read as read_manifest;
 use crate::publish::Folder;
 use crate::run::Run;
+use crate::stage::observe::{Observed, Shown, observed};
 use crate::stage::{dataset_card, validate};
 use crate::table::{self, Table, grouped};
 
@@ -36,6 +37,9 @@ struct Plan {
     splitter: Splitter,
     sample: Option<usize>,
     pictures: Pictures,
+    shown: Shown,
+    /// Screens of `R/observations`, where prompts show those.
+    observed: Option<Observed>,
 }
 
 /// Exports a data set.
@@ -71,7 +75,9 @@ pub fn run(args: &ExportArgs, kind: Kind) -> Result<()> {
     let card = dataset_card::card(kind, plan.exporter, plan.target, &counts);
     std::fs::write(folder.dir().join("README.md"), card)?;
     let settings = plan.settings(args);
-    let inputs = ["traces/episodes.parquet", "traces/steps.parquet"].map(|p| (run.path(p), p.to_owned()));
+    let observations = plan.observed.is_some().then_some("observations/observations.parquet");
+    let inputs = ["traces/episodes.parquet", "traces/steps.parquet"].into_iter().chain(observations);
+    let inputs: Vec<_> = inputs.map(|p| (run.path(p), p.to_owned())).collect();
     folder.publish(settings, args.seed, &inputs, counts)?;
     summary(&out, &splits, &tally);
     if !args.no_check {
@@ -100,6 +106,7 @@ impl Plan {
             "ces-code" => Form::CesCode,
             other => bail!("unknown profile `{other}` of rows; known: paper, ces-code"),
         };
+        let shown = if args.text_screens { Shown::Elements } else { args.observation };
         let target: Target = args.target.parse().map_err(anyhow::Error::msg)?;
         let role = args.role.role();
         // What was released has no test split; its files are made again as they are.
@@ -118,19 +125,27 @@ impl Plan {
             None => traced_roots(run)?,
         };
         Ok(Self {
-            exporter: Exporter { kind, role, form, worded: args.worded, text_screens: args.text_screens },
+            exporter: Exporter {
+                kind,
+                role,
+                form,
+                worded: args.worded,
+                text_screens: shown != Shown::Screenshot,
+            },
             target,
             splitter: Splitter { seed: args.seed, test_share, keep_source: !args.ignore_splits },
             sample: if args.all { None } else { args.sample },
             pictures: Pictures { roots, held, required: held },
+            shown,
+            observed: observed(run, shown)?,
         })
     }
 
     fn settings(&self, args: &ExportArgs) -> Value {
-        let Self { exporter, target, splitter, sample, pictures } = self;
+        let Self { exporter, target, splitter, sample, pictures, shown, observed: _ } = self;
         json!({
             "kind": exporter.kind, "role": exporter.role, "profile": exporter.form, "target": target,
-            "worded": exporter.worded, "text_screens": exporter.text_screens, "test_share": splitter.test_share, "keep_source_splits": splitter.keep_source,
+            "worded": exporter.worded, "observation": shown, "test_share": splitter.test_share, "keep_source_splits": splitter.keep_source,
             "sample": sample, "images": if pictures.held { "bytes" } else { "path" }, "image_root": args.image_root,
         })
     }
@@ -190,7 +205,7 @@ impl Drawn {
             }
         }
         let coordinates = plan.exporter.role == AgentRole::Coordinator;
-        for_each_batch(run, EPISODES, |batch| {
+        for_each_batch(run, plan.observed.as_ref(), EPISODES, |batch| {
             drawn.pictured |=
                 coordinates && batch.iter().any(|(_, steps)| steps.iter().any(|s| s.screenshot.is_some()));
             for (episode, _) in batch {
@@ -248,14 +263,20 @@ fn row_ids(plan: &Plan, episode: &EpisodeRow, steps: &[StepRow]) -> Result<Vec<S
 /// Calls `visit` with the episodes of a run, some at a time.
 fn for_each_batch(
     run: &Run,
+    observed: Option<&Observed>,
     size: usize,
     mut visit: impl FnMut(&[(EpisodeRow, Vec<StepRow>)]) -> Result<()>,
 ) -> Result<()> {
     let mut episodes = read_episodes(&run.path("traces"))?;
     loop {
-        let batch: Vec<_> = episodes.by_ref().take(size).collect::<Result<_, TableError>>()?;
+        let mut batch: Vec<_> = episodes.by_ref().take(size).collect::<Result<_, TableError>>()?;
         if batch.is_empty() {
             return Ok(());
+        }
+        if let Some(observed) = observed {
+            for step in batch.iter_mut().flat_map(|(_, steps)| steps) {
+                step.observation = observed.get(&(step.episode_id.clone(), step.step)).cloned();
+            }
         }
         visit(&batch)?;
     }
@@ -270,7 +291,7 @@ fn write_rows(
     tally: &mut Tally,
 ) -> Result<()> {
     let size = if plan.pictures.held && drawn.pictured { EPISODES_WITH_PICTURES } else { EPISODES };
-    for_each_batch(run, size, |batch| {
+    for_each_batch(run, plan.observed.as_ref(), size, |batch| {
         let made: Vec<Vec<Made>> =
             batch.par_iter().map(|(e, s)| episode_rows(plan, drawn, e, s)).collect::<Result<_>>()?;
         let mut ready: BTreeMap<Split, Vec<Written>> = BTreeMap::new();

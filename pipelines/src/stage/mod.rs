@@ -18,6 +18,7 @@ pub mod ingest;
 pub mod label;
 pub mod ledger;
 pub mod memory;
+pub mod observe;
 pub mod report;
 pub mod reward;
 pub mod sample;

@@ -29,6 +29,18 @@ pub enum Found {
     Keyword,
 }
 
+impl Found {
+    /// The name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Declared => "declared",
+            Self::Temporal => "temporal",
+            Self::Persistent => "persistent",
+            Self::Keyword => "keyword",
+        }
+    }
+}
+
 /// The elements of the modal.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Modal {

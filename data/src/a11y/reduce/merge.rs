@@ -102,7 +102,12 @@ fn is_duplicate(
     if a.label == b.label && dy.abs() <= f64::from(rules.same_name_dy) {
         let width = |item: &Item<'_>| item.node.rect.map_or(0, |rect| rect.width);
         let reach = f64::from(width(a).min(width(b)));
-        if close || !both_act || dx.abs() <= reach {
+        let same = match both_act {
+            true => dx.abs() <= reach,
+            // One element said by several tags; two of one tag, beside or below one another, are two, as in a table.
+            false => a.role != b.role || overlap(a, b),
+        };
+        if close || same {
             return Some("same-name");
         }
     }
@@ -116,4 +121,9 @@ fn is_duplicate(
     let lengths = (short.chars().count() as f64, long.chars().count() as f64);
     let alike = long.contains(short) && lengths.1 <= rules.length_ratio * lengths.0;
     (alike && !both_act).then_some("same-place")
+}
+
+fn overlap(a: &Item<'_>, b: &Item<'_>) -> bool {
+    let (Some(a), Some(b)) = (a.node.rect, b.node.rect) else { return false };
+    a.x < b.right() && b.x < a.right() && a.y < b.bottom() && b.y < a.bottom()
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, context};
 use serde::Serialize;
-use tracemill_data::a11y::{Compressed, Fate, Tree};
+use tracemill_data::a11y::{Compressed, Fate, Found, Node, Tree};
 
 use super::Part;
 
@@ -19,7 +19,7 @@ const MOST: usize = 200;
 pub struct Shown {
     name: String,
     app: String,
-    modal: Option<String>,
+    modal: Option<&'static str>,
     raw: Vec<Line>,
     text: String,
     picture: Option<String>,
@@ -36,7 +36,7 @@ struct Line {
 impl Shown {
     /// The screen of a tree, whose picture is a PNG of the same name beside it.
     pub fn of(name: &str, tree: &Tree, compressed: &Compressed, source: &Path) -> Self {
-        let line = |(node, fate): (&tracemill_data::a11y::Node, &Fate)| {
+        let line = |(node, fate): (&Node, &Fate)| {
             let place = node.rect.map(|r| format!("({}, {}) ({}, {})", r.x, r.y, r.width, r.height));
             Line {
                 text: [&node.role, &node.name, &node.text, &place.unwrap_or_default()]
@@ -52,7 +52,7 @@ impl Shown {
         Self {
             name: name.to_owned(),
             app: compressed.app.clone(),
-            modal: compressed.modal.map(|found| format!("{found:?}").to_lowercase()),
+            modal: compressed.modal.map(Found::name),
             raw: tree.nodes.iter().zip(&compressed.fates).map(line).collect(),
             text: compressed.text.clone(),
             picture: picture(source),
