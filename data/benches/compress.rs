@@ -38,7 +38,7 @@ fn compress(c: &mut Criterion) {
     let mut group = c.benchmark_group("compress");
     group.sample_size(10);
     group.bench_function(format!("one screen of {} bytes", screen.len()), |b| {
-        b.iter(|| one(black_box(&screen)))
+        b.iter(|| one(black_box(&screen)));
     });
     group.throughput(Throughput::Elements(SCREENS as u64));
     group.bench_function("screens on all cores", |b| {

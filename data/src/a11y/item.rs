@@ -96,6 +96,16 @@ impl Vocabulary {
     }
 }
 
+/// Every label in lower case, one a line: to see at once whether a word stands anywhere.
+pub(super) fn all_labels(items: &[Item<'_>]) -> String {
+    let mut text = String::with_capacity(items.iter().map(|item| item.low.len() + 1).sum());
+    for item in items {
+        text += &item.low;
+        text.push('\n');
+    }
+    text
+}
+
 /// `ButtonControl`, `android.widget.ImageButton`, `push button` as `button`, `image-button`, `push-button`.
 fn plain_role(role: &str) -> String {
     let last = role.rsplit('.').next().unwrap_or(role);

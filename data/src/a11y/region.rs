@@ -1,6 +1,6 @@
 //! Which application is in front, and which region of it an element lies in (appendix D).
 
-use super::item::Item;
+use super::item::{Item, all_labels};
 use super::rules::{App, Bound, Clue, Region, Rules, Split};
 use super::tree::Tree;
 
@@ -49,8 +49,9 @@ fn detect<'r>(rules: &'r Rules, tree: &Tree, items: &[Item<'_>]) -> &'r App {
         .chain(tree.applications.iter().map(String::as_str))
         .map(str::to_lowercase)
         .collect();
+    let text = all_labels(items);
     let weight = |app: &App| -> u32 {
-        app.clues.iter().filter(|clue| holds(clue, &titles, items)).map(|clue| clue.weight).sum()
+        app.clues.iter().filter(|clue| holds(clue, &titles, items, &text)).map(|clue| clue.weight).sum()
     };
     let mut best: Option<(&App, u32)> = None;
     for app in &rules.apps {
@@ -65,9 +66,12 @@ fn detect<'r>(rules: &'r Rules, tree: &Tree, items: &[Item<'_>]) -> &'r App {
     best.map_or(&rules.generic, |(app, _)| app)
 }
 
-fn holds(clue: &Clue, titles: &[String], items: &[Item<'_>]) -> bool {
+fn holds(clue: &Clue, titles: &[String], items: &[Item<'_>], text: &str) -> bool {
     if !clue.windows.is_empty() {
         return titles.iter().any(|title| clue.windows.iter().any(|part| title.contains(part.as_str())));
+    }
+    if !clue.names.is_empty() && !named(&clue.names, text, false) {
+        return false;
     }
     items.iter().any(|item| {
         (clue.roles.is_empty() || clue.roles.iter().any(|role| *role == item.role))

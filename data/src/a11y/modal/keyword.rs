@@ -1,6 +1,6 @@
 //! Appendix B: banners, logins and pop-ups of an initial state, told by their words and their place.
 
-use super::super::item::{HIGHEST, Item};
+use super::super::item::{HIGHEST, Item, all_labels};
 use super::super::region::Layout;
 use super::super::rules::ModalRules;
 use super::super::tree::Rect;
@@ -24,9 +24,16 @@ pub(super) fn detect(
     layout: &Layout<'_>,
 ) -> Vec<bool> {
     let mut of = vec![false; items.len()];
+    // Most keywords stand nowhere on a screen.
+    let text = all_labels(items);
+    let keys = rules.content_keywords.iter().chain(&rules.action_keywords);
+    let keys: Vec<&String> = keys.filter(|key| text.contains(key.as_str())).collect();
+    if keys.is_empty() {
+        return of;
+    }
     let searched: Vec<usize> = (0..items.len()).filter(|i| is_searched(layout, *i)).collect();
     let anchors: Vec<usize> = { searched.iter().copied() }
-        .filter(|i| items[*i].node.rect.is_some() && is_anchor(rules, &items[*i].low))
+        .filter(|i| items[*i].node.rect.is_some() && keys.iter().any(|key| holds(&items[*i].low, key)))
         .take(MOST_ANCHORS)
         .collect();
     let candidates = cluster(rules, screen, items, &anchors);
@@ -65,10 +72,6 @@ fn is_searched(layout: &Layout<'_>, index: usize) -> bool {
     } else {
         layout.app.modal_regions.iter().any(|name| name == layout.name(index))
     }
-}
-
-fn is_anchor(rules: &ModalRules, label: &str) -> bool {
-    rules.content_keywords.iter().chain(&rules.action_keywords).any(|key| holds(label, key))
 }
 
 /// Whether a label holds a keyword as a word, or as the beginning of one: `settings` holds `setting`, `book` no `ok`.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::super::item::Item;
 use super::super::region::Layout;
@@ -39,24 +39,18 @@ impl Seen {
     }
 }
 
+/// A hash of what an element is, whatever its place.
 fn content(item: &Item<'_>) -> u64 {
     let node = item.node;
-    let mut hasher = Xxh3::new();
-    for part in [&node.role, &node.name, &node.text, &node.class, &node.description] {
-        hasher.update(part.as_bytes());
-        hasher.update(&[0xff]);
-    }
-    hasher.digest()
+    let parts = [&node.role, &node.name, &node.text, &node.class, &node.description];
+    // Parts of fixed places: no two elements run together to the same bytes.
+    parts.iter().fold(0, |hash: u64, part| xxh3_64_with_seed(part.as_bytes(), hash.wrapping_add(1)))
 }
 
 fn place(item: &Item<'_>) -> Option<u64> {
     let rect = item.node.rect?;
-    let mut hasher = Xxh3::new();
-    hasher.update(item.node.role.as_bytes());
-    for side in [rect.x, rect.y, rect.width, rect.height] {
-        hasher.update(&side.to_le_bytes());
-    }
-    Some(hasher.digest())
+    let sides = [rect.x, rect.y, rect.width, rect.height].map(i32::to_le_bytes);
+    Some(xxh3_64_with_seed(&sides.concat(), xxh3_64(item.node.role.as_bytes())))
 }
 
 /// What the comparison says.

@@ -1,7 +1,10 @@
 //! C.1: two elements that are one.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::HashMap;
+
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::super::audit::{Fate, Rule};
 use super::super::item::Item;
@@ -22,8 +25,7 @@ pub(in super::super) fn merge(
     let mut order: Vec<usize> = (0..items.len())
         .filter(|i| fates[*i] == Fate::Kept && items[*i].centre.is_some() && !items[*i].label.is_empty())
         .collect();
-    let names: Vec<String> =
-        items.iter().map(|item| item.low.split_whitespace().collect::<Vec<_>>().concat()).collect();
+    let names: Vec<Cow<'_, str>> = items.iter().map(|item| without_blanks(&item.low)).collect();
     order.sort_by_key(|i| (items[*i].score, Reverse(names[*i].len()), *i));
     let mut kept = Kept::new(rules);
     for index in order {
@@ -38,11 +40,16 @@ pub(in super::super) fn merge(
     }
 }
 
+fn without_blanks(label: &str) -> Cow<'_, str> {
+    if label.contains(' ') { Cow::Owned(label.replace(' ', "")) } else { Cow::Borrowed(label) }
+}
+
 /// Elements that stay, by place and by name.
 struct Kept<'a> {
     rules: &'a ReduceRules,
     near: HashMap<(i64, i64), Vec<usize>>,
-    named: HashMap<(String, i64), Vec<usize>>,
+    /// By the label's hash: what collides is compared and found to be another.
+    named: HashMap<(u64, i64), Vec<usize>>,
 }
 
 impl<'a> Kept<'a> {
@@ -62,7 +69,7 @@ impl<'a> Kept<'a> {
     fn add(&mut self, index: usize, item: &Item<'_>) {
         let at = item.node.centre();
         self.near.entry(self.cell(at)).or_default().push(index);
-        self.named.entry((item.label.to_string(), self.band(at.1))).or_default().push(index);
+        self.named.entry((xxh3_64(item.label.as_bytes()), self.band(at.1))).or_default().push(index);
     }
 
     /// The first element, in the order of keeping, that `duplicate` accepts.
@@ -76,7 +83,8 @@ impl<'a> Kept<'a> {
         let cells = (-1..=1).flat_map(|dx| (-1..=1).map(move |dy| (cx + dx, cy + dy)));
         let near = cells.filter_map(|cell| self.near.get(&cell)).flatten();
         let band = self.band(at.1);
-        let named = (band - 1..=band + 1).filter_map(|band| self.named.get(&(item.label.to_string(), band)));
+        let label = xxh3_64(item.label.as_bytes());
+        let named = (band - 1..=band + 1).filter_map(|band| self.named.get(&(label, band)));
         let mut found: Option<(usize, &'static str)> = None;
         for index in near.chain(named.flatten()).copied() {
             if found.is_none_or(|(known, _)| index < known)
@@ -102,12 +110,9 @@ fn is_duplicate(
     if a.label == b.label && dy.abs() <= f64::from(rules.same_name_dy) {
         let width = |item: &Item<'_>| item.node.rect.map_or(0, |rect| rect.width);
         let reach = f64::from(width(a).min(width(b)));
-        let same = match both_act {
-            true => dx.abs() <= reach,
-            // One element said by several tags; two of one tag, beside or below one another, are two, as in a table.
-            false => a.role != b.role || overlap(a, b),
-        };
-        if close || same {
+        // One element said by several tags; two of one tag, beside or below one another, are two, as in a table.
+        let several_tags = !both_act && (a.role != b.role || overlap(a, b));
+        if close || several_tags || (both_act && dx.abs() <= reach) {
             return Some("same-name");
         }
     }

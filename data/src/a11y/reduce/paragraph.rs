@@ -12,9 +12,8 @@ pub(in super::super) struct Keywords(BTreeSet<String>);
 impl Keywords {
     /// Words of at least two characters that are no stop words; digits and letters of any script count.
     pub fn of(instruction: &str, rules: &ReduceRules) -> Self {
-        let stop: BTreeSet<&str> = rules.stop_words.iter().map(String::as_str).collect();
         let words = plain_words(instruction).into_iter().map(|(_, word)| word);
-        Self(words.filter(|word| word.chars().count() >= 2 && !stop.contains(word.as_str())).collect())
+        Self(words.filter(|word| word.chars().count() >= 2 && !rules.stop_words.contains(word)).collect())
     }
 
     /// Whether a word, in lower case, is one of them.
