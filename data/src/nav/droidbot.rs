@@ -14,6 +14,7 @@ use super::build::{GraphBuilder, Reveal, Sighting};
 use super::graph::{Flag, Place, ROOT};
 use super::id::ControlId;
 use super::kind::Kind;
+use super::screens::Way;
 use crate::adapters::Fault;
 use crate::adapters::source::malformed;
 use crate::trace::RejectKind;
@@ -145,13 +146,10 @@ impl DroidbotReader {
                 builder.reveal(ROOT, *to, &how, &self.screens[first].place);
             }
         }
-        let mut way = Vec::new();
+        let mut way = Way::default();
         for (event, place) in &self.events {
             builder.count("transitions", 1);
             take(builder, event, place, &seen, &mut way);
-        }
-        if !way.is_empty() {
-            builder.clicks.push(way);
         }
     }
 }
@@ -165,7 +163,7 @@ fn take(
     event: &EventRow,
     place: &Place,
     seen: &BTreeMap<String, Vec<(i64, u32)>>,
-    way: &mut Vec<u32>,
+    way: &mut Way<String>,
 ) {
     let (Some(before), Some(after)) = (seen.get(&event.start_state), seen.get(&event.stop_state)) else {
         let reason = format!(
@@ -175,6 +173,7 @@ fn take(
         builder.reject(place.clone(), RejectKind::MissingField, reason);
         return;
     };
+    way.arrive(event.start_state.clone());
     let kind = event.event.event_type.as_str();
     let is_back =
         kind == "key" && event.event.name.as_deref().is_some_and(|key| key.eq_ignore_ascii_case("back"));
@@ -185,15 +184,12 @@ fn take(
                 builder.reject(place.clone(), RejectKind::OutOfRange, reason);
                 return;
             };
-            way.push(*control);
+            builder.clicks.push(way.click(event.start_state.clone(), *control));
             (*control, &[])
         }
-        None if is_back => {
-            way.pop();
-            (before.first().map_or(ROOT, |(_, control)| *control), &[Flag::Back])
-        }
+        None if is_back => (before.first().map_or(ROOT, |(_, control)| *control), &[Flag::Back]),
         None => {
-            way.clear();
+            *way = Way::default();
             (ROOT, &[Flag::Indirect])
         }
     };

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::build::{GraphBuilder, Reveal, Sighting};
-use super::graph::{Flag, Place, ROOT, ScreenGroup};
+use super::graph::{Clicks, Flag, Place, ROOT, ScreenGroup};
 use super::id::ControlId;
 use super::kind::Kind;
 use crate::action::{Action, BBox, Position, Verb};
@@ -48,6 +48,32 @@ pub struct TraceReader {
     variants: HashMap<(u32, String), usize>,
     /// The control that first opened each group.
     opener: HashMap<usize, u32>,
+}
+
+/// The clicks that led from the first screen to the present one. A screen that comes again ends what was clicked
+/// since it was there.
+#[derive(Debug)]
+pub(super) struct Way<S>(Vec<(S, u32)>);
+
+impl<S> Default for Way<S> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<S: PartialEq> Way<S> {
+    /// The present screen is `screen`.
+    pub(super) fn arrive(&mut self, screen: S) {
+        if let Some(at) = self.0.iter().position(|(left, _)| *left == screen) {
+            self.0.truncate(at);
+        }
+    }
+
+    /// `control` of `screen` was clicked; the way to it and the click.
+    pub(super) fn click(&mut self, screen: S, control: u32) -> Clicks {
+        self.0.push((screen, control));
+        self.0.iter().map(|(_, control)| *control).collect()
+    }
 }
 
 /// A screen as the graph has it.
@@ -129,16 +155,14 @@ impl TraceReader {
                 builder.reveal(ROOT, *to, &how, &place(step));
             }
         }
-        let mut way: Vec<u32> = Vec::new();
+        let mut way = Way::default();
         for (i, step) in steps.iter().enumerate() {
             builder.count("steps", 1);
             if let Some(before) = &seen[i] {
+                way.arrive(before.group);
                 let after = seen.get(i + 1).and_then(Option::as_ref);
                 self.act(builder, step, before, after, &place(step), &mut way);
             }
-        }
-        if !way.is_empty() {
-            builder.clicks.push(way);
         }
     }
 
@@ -150,22 +174,21 @@ impl TraceReader {
         before: &Seen,
         after: Option<&Seen>,
         place: &Place,
-        way: &mut Vec<u32>,
+        way: &mut Way<usize>,
     ) {
         let (from, flags): (u32, &[Flag]) = match step.action.verb {
             verb if verb.is_terminal() || verb == Verb::Wait => return,
             Verb::Home | Verb::Recents | Verb::OpenApp | Verb::SwitchWindow | Verb::Navigate => {
-                way.clear();
+                *way = Way::default();
                 (ROOT, &[Flag::BySequence])
             }
             Verb::Back => {
-                way.pop();
                 let from = self.target(builder, step, before);
                 (from.unwrap_or(self.opened_by(before)), &[Flag::Back, Flag::BySequence])
             }
             verb => match self.target(builder, step, before) {
                 Some(from) => {
-                    way.push(from);
+                    builder.clicks.push(way.click(before.group, from));
                     (from, &[Flag::BySequence])
                 }
                 None if names_a_control(verb) => {
