@@ -14,5 +14,7 @@ mod readme;
 mod real_data;
 /// Shared helpers: the program, folders, comparison.
 mod support;
+/// `topology`: graphs, forests and calls of `visit`.
+mod topology;
 /// Training: the reward goes up, runs resume, wrong rows are named.
 mod train;

@@ -18,8 +18,8 @@ pub(super) enum TopologyCommand {
 /// Arguments of `topology build`.
 #[derive(Debug, Args)]
 pub struct TopologyBuildArgs {
-    /// An exploration log (.jsonl), a transition graph (utg.yaml), a DroidBot state or event, a folder of these
-    /// searched recursively, or a folder with traces. May be repeated.
+    /// An exploration log (.jsonl), a transition graph (utg.yaml), a state or event of `DroidBot`, a folder of
+    /// these searched recursively, or a folder with traces. May be repeated.
     #[arg(long, value_name = "PATH", required_unless_present = "run")]
     pub input: Vec<PathBuf>,
     /// Folder to write.

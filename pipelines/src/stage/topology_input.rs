@@ -91,7 +91,7 @@ impl Reader {
             match kind_of(&file, given) {
                 Some(kind) => {
                     found = true;
-                    self.file(&input, &file, kind)?;
+                    self.file(&input, &file, kind);
                 }
                 None if is_beside(&file) => {}
                 None => self.read.passed_over.push(input.display(&file)),
@@ -116,12 +116,12 @@ impl Reader {
         Ok(())
     }
 
-    fn file(&mut self, input: &Input, path: &Path, kind: Kind) -> Result<()> {
+    fn file(&mut self, input: &Input, path: &Path, kind: Kind) {
         let shown = input.display(path);
         log::info!("reading {shown}");
         self.read.files.push((path.to_owned(), shown.clone()));
         match kind {
-            Kind::Log => self.log(path, &shown)?,
+            Kind::Log => self.log(path, &shown),
             Kind::Droidtask => {
                 let (builder, traces) = (&mut self.builder, &mut self.traces);
                 let item = Item::whole(path.to_owned());
@@ -139,17 +139,16 @@ impl Reader {
                 let droidbot = self.droidbot.entry(base.to_owned()).or_default();
                 match read_text(path) {
                     Ok(text) if kind == Kind::DroidbotState => {
-                        droidbot.state(&mut self.builder, &shown, &text)
+                        droidbot.state(&mut self.builder, &shown, &text);
                     }
                     Ok(text) => droidbot.event(&mut self.builder, &shown, &text),
                     Err(fault) => self.builder.reject(Place::new(&shown, ""), fault.kind, fault.reason),
                 }
             }
         }
-        Ok(())
     }
 
-    fn log(&mut self, path: &Path, shown: &str) -> Result<()> {
+    fn log(&mut self, path: &Path, shown: &str) {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let mut rip = RipReader::new(shown, &stem);
         let builder = &mut self.builder;
@@ -169,7 +168,6 @@ impl Reader {
                 builder.reject(Place::new(&name, ""), RejectKind::Malformed, fault.reason);
             }
         }
-        Ok(())
     }
 }
 
