@@ -81,7 +81,7 @@ fn figure_4_from_log_to_answer() {
     assert_eq!(answer["status"], "ok");
     assert_eq!(names(&answer), ["1", "4", "6", "9", "12"]);
     assert_eq!(answer["steps"].as_array().expect("steps").len(), 5);
-    assert!(show(dir.path(), &["--id", "11"]).contains("9(button)(window)_11[\n10(button)_12,"));
+    assert!(show(dir.path(), &["--id", "11"]).contains("9(button)_11[\n10(button)_12,"));
     assert!(fails(dir.path(), &["topology", "show", "--forest", "t", "--id", "15"]).contains("from 0 to 14"));
     built(dir.path(), &["--theta", "inf"]);
     assert_eq!(names(&visit(dir.path(), r#"[{"id": "19"}]"#, &[])), ["1", "4", "6", "9", "12"]);
@@ -93,7 +93,7 @@ fn answers_that_are_errors_are_answers() {
     built(dir.path(), &["--theta", "6"]);
     insta::assert_json_snapshot!(visit(dir.path(), r#"[{"id": 14}]"#, &[]));
     let query = visit(dir.path(), r#"[{"further_query": ["7"]}]"#, &[]);
-    assert!(query["topology"].as_str().expect("text").starts_with("# shared subtrees\n6(button)(window)_8["));
+    assert!(query["topology"].as_str().expect("text").starts_with("# shared subtrees\n6(button)_8["));
     let all = visit(dir.path(), r#"[{"further_query": [-1]}]"#, &[]);
     assert_eq!(all["topology"].as_str().expect("text").trim_end(), show(dir.path(), &["--all"]).trim_end());
     let disabled = visit(dir.path(), r#"[{"id": 3}]"#, &["--inject", "disabled:3"]);

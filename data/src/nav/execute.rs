@@ -6,10 +6,13 @@
 //! paper: a control that several others reveal does different things depending on which of them opened it, so it is
 //! taken as a place to start from only when the executor itself came to it along this path.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::command::{Site, VisitError};
 use super::graph::Graph;
+use super::id::ControlId;
 use super::kind::Kind;
 use super::kind::Pattern;
 use super::matcher::{DEFAULT_THRESHOLD, Match, find};
@@ -129,6 +132,7 @@ pub struct Executor<'a, U: Ui> {
     options: ExecuteOptions,
     /// Ways in of each control: more than one, and what it does depends on the way.
     in_degree: Vec<u32>,
+    known: HashSet<&'a ControlId>,
     /// The controls clicked one after the other to where the application is now.
     trail: Vec<u32>,
 }
@@ -138,7 +142,14 @@ impl<'a, U: Ui> Executor<'a, U> {
     pub fn new(graph: &'a Graph, ui: &'a mut U, options: ExecuteOptions) -> Self {
         let mut in_degree = vec![0; graph.controls.len()];
         graph.children().iter().flatten().for_each(|&to| in_degree[to as usize] += 1);
-        Self { graph, ui, options, in_degree, trail: Vec::new() }
+        let known = graph.controls.iter().map(|control| &control.id).collect();
+        Self { graph, ui, options, in_degree, known, trail: Vec::new() }
+    }
+
+    /// The application, once it was brought to another state from outside: where it is now is not known.
+    pub fn ui(&mut self) -> &mut U {
+        self.trail.clear();
+        self.ui
     }
 
     /// Carries out `tasks`.
@@ -183,7 +194,7 @@ impl<'a, U: Ui> Executor<'a, U> {
         let start = self.start(command, path, steps)?;
         for (i, step) in path.iter().enumerate().skip(start) {
             let target = i + 1 == path.len();
-            let (shown, found, retries) = self.wait_for(command, step)?;
+            let (shown, found, retries) = self.wait_for(command, step, steps)?;
             if target && text.is_some() && !shown.patterns.contains(&Pattern::Value) {
                 let window = self.ui.look().title;
                 return Err(VisitError::NotEditable { command, site: site(step, window).into() });
@@ -245,25 +256,15 @@ impl<'a, U: Ui> Executor<'a, U> {
         })
     }
 
+    /// A control on the screen: by its id, else the one most like it among those that the graph does not know. One
+    /// that it knows under its own id is another control, not this one renamed.
     fn locate(&self, view: &View, step: &PathStep) -> Match {
         let control = &self.graph.controls[step.at as usize];
-        let candidates = view.controls.iter().map(|shown| (&shown.id, shown.name.as_str()));
-        match find(&control.id, &control.name, candidates, self.options.threshold) {
-            // One that the graph knows under its own id is not another one renamed.
-            Match::Fuzzy(i, _) if self.is_known(&view.controls[i]) => self.locate_renamed(view, step),
-            found => found,
+        if let Some(i) = view.controls.iter().position(|shown| shown.id == control.id) {
+            return Match::Exact(i);
         }
-    }
-
-    fn is_known(&self, shown: &Shown) -> bool {
-        self.graph.controls.get(shown.handle as usize).is_some_and(|control| control.id == shown.id)
-    }
-
-    /// The control among those on the screen that the graph does not know.
-    fn locate_renamed(&self, view: &View, step: &PathStep) -> Match {
-        let control = &self.graph.controls[step.at as usize];
         let unknown: Vec<usize> =
-            (0..view.controls.len()).filter(|&i| !self.is_known(&view.controls[i])).collect();
+            (0..view.controls.len()).filter(|&i| !self.known.contains(&view.controls[i].id)).collect();
         let candidates = unknown.iter().map(|&i| (&view.controls[i].id, view.controls[i].name.as_str()));
         match find(&control.id, &control.name, candidates, self.options.threshold) {
             Match::Exact(i) => Match::Exact(unknown[i]),
@@ -272,9 +273,15 @@ impl<'a, U: Ui> Executor<'a, U> {
         }
     }
 
-    /// Looks for a control until it is there, at most [`ExecuteOptions::retries`] times more.
-    fn wait_for(&mut self, command: usize, step: &PathStep) -> Result<(Shown, Found, u32), VisitError> {
-        let mut retries = 0;
+    /// Looks for a control until it is there, at most [`ExecuteOptions::retries`] times more. A window on top that
+    /// is not the one the control was recorded in (the click before may open one or the other) is closed.
+    fn wait_for(
+        &mut self,
+        command: usize,
+        step: &PathStep,
+        steps: &mut Vec<Step>,
+    ) -> Result<(Shown, Found, u32), VisitError> {
+        let (mut retries, mut closed) = (0, 0);
         loop {
             let mut view = self.ui.look();
             let window = view.title.clone();
@@ -292,15 +299,18 @@ impl<'a, U: Ui> Executor<'a, U> {
                     retries += 1;
                     continue;
                 }
+                Match::None if self.is_elsewhere(&view, step) && closed < self.options.max_closed => {
+                    let trail = self.trail.clone();
+                    steps.push(self.close(command, &view));
+                    self.trail = trail;
+                    (retries, closed) = (0, closed + 1);
+                    continue;
+                }
                 Match::None => {
                     let visible =
                         view.controls.into_iter().map(|shown| shown.name).take(SHOWN_NAMES).collect();
-                    return Err(VisitError::Absent {
-                        command,
-                        site: site(step, window).into(),
-                        looks: retries + 1,
-                        visible,
-                    });
+                    let site = site(step, window).into();
+                    return Err(VisitError::Absent { command, site, looks: retries + 1, visible });
                 }
             };
             if view.controls[at].enabled {
@@ -308,6 +318,12 @@ impl<'a, U: Ui> Executor<'a, U> {
             }
             return Err(VisitError::Disabled { command, site: site(step, window).into() });
         }
+    }
+
+    /// Whether the window on top is another one than the control was recorded in.
+    fn is_elsewhere(&self, view: &View, step: &PathStep) -> bool {
+        let recorded = self.graph.controls[step.at as usize].window.as_ref();
+        !view.main && recorded.is_some_and(|title| *title != view.title)
     }
 
     /// Closes the topmost window: OK, else Close, else Cancel, else Escape.

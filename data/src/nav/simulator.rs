@@ -3,7 +3,8 @@
 //!
 //! The simulator knows what was recorded and no more. It begins at the first screen. A click on a control shows
 //! what the graph says it reveals: in a window of its own where the edge opened one, else on top of what the window
-//! shows; what was opened later from the same window goes away, as menus do. A button named OK, Close or Cancel
+//! shows; what was opened later from the same window goes away, as menus do. Where a click was seen to open one
+//! window at one time and another at another time, all of them open, one on another: which one comes is not known. A button named OK, Close or Cancel
 //! closes its window; a control without anything behind it closes the menu or pop-up it lies in.
 
 use std::collections::BTreeMap;
