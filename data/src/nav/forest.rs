@@ -153,20 +153,6 @@ impl Forest {
         depths
     }
 
-    /// The way that goes through these controls from the virtual root: the id it ends at, and the references that
-    /// it enters subtrees by. Nothing where one of the edges is not in the forest.
-    pub fn follow(&self, controls: &[u32]) -> Option<(u32, Vec<u32>)> {
-        let (mut at, mut references) = (0, Vec::new());
-        for &control in controls {
-            at = self.children(at).find(|&child| self.nodes[child as usize].control == control)?;
-            if let Some(target) = self.nodes[at as usize].target {
-                references.push(at);
-                at = target;
-            }
-        }
-        Some((at, references))
-    }
-
     /// One way to every tree: for its root, the references that lead there from the main tree, the first found.
     /// The main tree needs none.
     pub fn entrances(&self) -> BTreeMap<u32, Vec<u32>> {

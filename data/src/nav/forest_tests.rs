@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::graph::{Control, Edge, Graph, Place};
 use super::text::{Everything, Label, Parsed, parse, write_trees};
-use super::{ControlId, CoreOptions, Dag, Forest, ForestError, MAX_NODES, Plan, Theta, Topology};
+use super::{ControlId, CoreOptions, Dag, Forest, ForestError, MAX_NODES, Plan, Targets, Theta, Topology};
 
 /// Children by node: edges of a graph on `n` nodes.
 pub(super) fn children(n: usize, edges: &[(u32, u32)]) -> Vec<Vec<u32>> {
@@ -66,13 +66,13 @@ fn figure_4_as_a_tree_and_as_a_forest() {
     for theta in [Theta(None), Theta(Some(7))] {
         let tree = topology(graph(13, &FIGURE_4), theta);
         assert_eq!(tree.forest.roots, [0]);
-        assert_eq!(tree.forest.follow(&WAY), Some((19, Vec::new())), "θ = {theta}");
+        assert_eq!(Targets::of(&tree).follow(&WAY), Some((19, Vec::new())), "θ = {theta}");
     }
     for theta in [Theta(Some(0)), Theta(Some(6))] {
-        let forest = topology(graph(13, &FIGURE_4), theta).forest;
-        assert_eq!(forest.roots, [0, 8], "θ = {theta}");
-        assert_eq!(forest.follow(&WAY), Some((14, vec![7])));
-        assert_eq!(forest.entries.into_iter().collect::<Vec<_>>(), [(8, vec![5, 7])]);
+        let forest = topology(graph(13, &FIGURE_4), theta);
+        assert_eq!(forest.forest.roots, [0, 8], "θ = {theta}");
+        assert_eq!(Targets::of(&forest).follow(&WAY), Some((14, vec![7])));
+        assert_eq!(forest.forest.entries.into_iter().collect::<Vec<_>>(), [(8, vec![5, 7])]);
     }
 }
 
@@ -209,6 +209,8 @@ proptest! {
         }
         for theta in [Theta(Some(theta)), Theta(None)] {
             let Ok(forest) = Forest::of(&dag, theta, 20_000) else { continue };
+            let topology = Topology { forest, ..topology(graph(n, &edges), Theta(Some(0))) };
+            let (forest, targets) = (&topology.forest, Targets::of(&topology));
             prop_assert_eq!(forest.nodes.len() as u64, Plan::of(&dag, theta).nodes(&dag));
             if theta.0.is_some() {
                 prop_assert!(forest.nodes.len() as u64 <= bound, "{} > {}", forest.nodes.len(), bound);
@@ -228,7 +230,7 @@ proptest! {
                 let (mut way, mut ways) = (Vec::new(), Vec::new());
                 paths(&dag, 0, to, &mut way, &mut ways);
                 for way in ways.into_iter().filter(|way| !way.is_empty()) {
-                    let (id, references) = forest.follow(&way).expect("every way is kept");
+                    let (id, references) = targets.follow(&way).expect("every way is kept");
                     prop_assert_eq!(forest.nodes[id as usize].control, to);
                     let before = reached.insert((id, references), way.clone());
                     prop_assert_eq!(before, None, "two ways to one place");

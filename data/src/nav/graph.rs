@@ -210,7 +210,29 @@ impl Graph {
 }
 
 /// An edge as `graph.json` has it: ids in place of indices.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize)]
+struct EdgeOut<'a> {
+    from: &'a ControlId,
+    to: &'a ControlId,
+    action: &'a str,
+    window_opened: Option<&'a str>,
+    count: u64,
+    flags: &'a [Flag],
+    evidence: &'a [Evidence],
+}
+
+#[derive(Debug, Serialize)]
+struct GraphOut<'a> {
+    version: u32,
+    counts: &'a BTreeMap<String, u64>,
+    nodes: &'a [Control],
+    edges: Vec<EdgeOut<'a>>,
+    windows: &'a [Window],
+    screens: &'a [ScreenGroup],
+}
+
+/// The same, read.
+#[derive(Debug, Deserialize)]
 struct EdgeRow {
     from: String,
     to: String,
@@ -221,7 +243,7 @@ struct EdgeRow {
     evidence: Vec<Evidence>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Deserialize)]
 struct GraphFile {
     version: u32,
     counts: BTreeMap<String, u64>,
@@ -261,23 +283,23 @@ impl Graph {
     /// # Errors
     /// When the writer refuses it.
     pub fn write(&self, out: impl std::io::Write) -> Result<(), serde_json::Error> {
-        let id = |i: u32| self.controls[i as usize].id.to_string();
-        let edges = self.edges.iter().map(|e| EdgeRow {
+        let id = |i: u32| &self.controls[i as usize].id;
+        let edges = self.edges.iter().map(|e| EdgeOut {
             from: id(e.from),
             to: id(e.to),
-            action: e.action.clone(),
-            window_opened: e.window_opened.clone(),
+            action: &e.action,
+            window_opened: e.window_opened.as_deref(),
             count: e.count,
-            flags: e.flags.clone(),
-            evidence: e.evidence.clone(),
+            flags: &e.flags,
+            evidence: &e.evidence,
         });
-        let file = GraphFile {
+        let file = GraphOut {
             version: FILE_VERSION,
-            counts: self.counts.clone(),
-            nodes: self.controls.clone(),
+            counts: &self.counts,
+            nodes: &self.controls,
             edges: edges.collect(),
-            windows: self.windows.clone(),
-            screens: self.screens.clone(),
+            windows: &self.windows,
+            screens: &self.screens,
         };
         serde_json::to_writer_pretty(out, &file)
     }

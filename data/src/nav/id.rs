@@ -79,6 +79,9 @@ pub struct IdError {
 }
 
 fn escaped(out: &mut fmt::Formatter<'_>, part: &str, special: &[char]) -> fmt::Result {
+    if !part.contains(special) {
+        return out.write_str(part);
+    }
     for c in part.chars() {
         if special.contains(&c) {
             out.write_str("\\")?;

@@ -62,7 +62,13 @@ fn check(built: &Built) {
         );
     }
     let topology = topology(built, DEFAULT_THETA);
-    let measured = Measured { built, against: None, tokens: None, threshold: super::DEFAULT_THRESHOLD };
+    let measured = Measured {
+        clicks: &built.clicks,
+        rejects: &built.rejects,
+        against: None,
+        tokens: None,
+        threshold: super::DEFAULT_THRESHOLD,
+    };
     let stats = stats(&topology, measured, Limit::default());
     for size in &stats.sizes {
         if let (Some(nodes), Some(bound)) = (size.nodes, size.bound) {

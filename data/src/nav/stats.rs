@@ -1,10 +1,10 @@
 //! Figures of a topology: sizes, ambiguity, what `visit` saves, what recordings it covers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use super::build::Built;
+use super::build::{Built, Rejected};
 use super::dag::{Dag, Plan, Theta};
 use super::describe::Limit;
 use super::forest::Forest;
@@ -169,6 +169,8 @@ pub struct Target {
 /// Finds nodes for controls.
 pub struct Targets<'a> {
     forest: &'a Forest,
+    /// The node of a control directly below another node.
+    below: HashMap<(u32, u32), u32>,
     entrances: BTreeMap<u32, Vec<u32>>,
     nodes: Vec<Vec<u32>>,
 }
@@ -177,16 +179,32 @@ impl<'a> Targets<'a> {
     /// For the nodes of a topology.
     pub fn of(topology: &'a Topology) -> Self {
         let mut nodes = vec![Vec::new(); topology.graph.controls.len()];
+        let mut below = HashMap::with_capacity(topology.forest.nodes.len());
         for (id, node) in (0..).zip(&topology.forest.nodes) {
             nodes[node.control as usize].push(id);
+            below.extend(node.parent.map(|parent| ((parent, node.control), id)));
         }
-        Self { forest: &topology.forest, entrances: topology.forest.entrances(), nodes }
+        Self { forest: &topology.forest, below, entrances: topology.forest.entrances(), nodes }
+    }
+
+    /// The way that goes through these controls from the virtual root: the id it ends at, and the references that
+    /// it enters subtrees by. Nothing where one of the edges is not in the forest.
+    pub fn follow(&self, controls: &[u32]) -> Option<(u32, Vec<u32>)> {
+        let (mut at, mut references) = (0, Vec::new());
+        for &control in controls {
+            at = *self.below.get(&(at, control))?;
+            if let Some(target) = self.forest.nodes[at as usize].target {
+                references.push(at);
+                at = target;
+            }
+        }
+        Some((at, references))
     }
 
     /// The functional node at the end of `clicks`; where that way is not in the forest, the first node of the same
     /// control. Nothing for what is navigational or not there.
     pub fn find(&self, clicks: &[u32]) -> Option<Target> {
-        if let Some((id, entry_refs)) = self.forest.follow(clicks) {
+        if let Some((id, entry_refs)) = self.follow(clicks) {
             return self.forest.is_leaf(id).then_some(Target { id, entry_refs, same_way: true });
         }
         let last = *clicks.last()?;
@@ -241,6 +259,7 @@ pub fn revealed_sequences(topology: &Topology, clicks: &[Clicks]) -> Vec<Clicks>
 
 /// How much of other recordings a topology covers; `theirs` is the graph that those were read into.
 pub fn coverage(topology: &Topology, theirs: &Graph, clicks: &[Clicks], threshold: f64) -> Coverage {
+    let targets = Targets::of(topology);
     let mut coverage = Coverage { sequences: clicks.len(), ..Coverage::default() };
     let index = topology.graph.index();
     let children = topology.graph.children();
@@ -268,20 +287,23 @@ pub fn coverage(topology: &Topology, theirs: &Graph, clicks: &[Clicks], threshol
         if ours.len() == way.len() {
             coverage.sequences_known += 1;
             let mut from = ROOT;
-            let linked =
-                ours.iter().all(|&to| children[std::mem::replace(&mut from, to) as usize].contains(&to));
+            let linked = ours
+                .iter()
+                .all(|&to| children[std::mem::replace(&mut from, to) as usize].binary_search(&to).is_ok());
             coverage.sequences_in_graph += usize::from(linked);
-            coverage.sequences_in_forest += usize::from(topology.forest.follow(&ours).is_some());
+            coverage.sequences_in_forest += usize::from(targets.follow(&ours).is_some());
         }
     }
     coverage
 }
 
-/// What was measured on: the build, and recordings to be covered where they are others.
+/// What was measured on: what the topology is made from, and recordings to be covered where they are others.
 #[derive(Clone, Copy)]
 pub struct Measured<'a> {
-    /// The build that the topology is made from.
-    pub built: &'a Built,
+    /// The recorded sequences of clicks.
+    pub clicks: &'a [Clicks],
+    /// What was refused.
+    pub rejects: &'a [Rejected],
     /// Other recordings.
     pub against: Option<&'a Built>,
     /// How tokens are counted, where they are.
@@ -292,7 +314,7 @@ pub struct Measured<'a> {
 
 /// The figures of a topology.
 pub fn stats(topology: &Topology, measured: Measured, limit: Limit) -> Stats {
-    let Measured { built, against, tokens, threshold } = measured;
+    let Measured { clicks, rejects: refused, against, tokens, threshold } = measured;
     let forest = &topology.forest;
     let dag = Dag::of(&topology.graph.children(), ROOT);
     let labels = topology.labels(limit);
@@ -304,10 +326,11 @@ pub fn stats(topology: &Topology, measured: Measured, limit: Limit) -> Stats {
     };
     let core = topology.core(topology.core);
     let mut rejects: BTreeMap<String, usize> = BTreeMap::new();
-    built.rejects.iter().for_each(|r| *rejects.entry(r.kind.name().to_owned()).or_default() += 1);
+    refused.iter().for_each(|r| *rejects.entry(r.kind.name().to_owned()).or_default() += 1);
     let targets = Targets::of(topology);
-    let revealed = revealed_sequences(topology, &built.clicks);
-    let covered = against.unwrap_or(built);
+    let revealed = revealed_sequences(topology, clicks);
+    let (their_graph, their_clicks) =
+        against.map_or((&topology.graph, clicks), |other| (&other.graph, other.clicks.as_slice()));
     let (names, controls) = ambiguous_names(&topology.graph, &topology.unreachable);
     let main = forest.nodes[0].end as usize;
     let leaves = (0..forest.nodes.len() as u32).filter(|&id| forest.is_leaf(id)).count();
@@ -326,8 +349,8 @@ pub fn stats(topology: &Topology, measured: Measured, limit: Limit) -> Stats {
         sizes: sizes(&topology.graph, &THETAS),
         text: length(&topology.text(&labels), forest.nodes.len()),
         core: length(&topology.core_text(topology.core, &labels), core.nodes),
-        saved_clicked: saved(&targets, built.clicks.iter().map(Vec::as_slice)),
+        saved_clicked: saved(&targets, clicks.iter().map(Vec::as_slice)),
         saved_revealed: saved(&targets, revealed.iter().map(Vec::as_slice)),
-        coverage: coverage(topology, &covered.graph, &covered.clicks, threshold),
+        coverage: coverage(topology, their_graph, their_clicks, threshold),
     }
 }

@@ -124,7 +124,7 @@ const NESTED: [(u32, u32); 10] =
 #[test]
 fn nested_references_are_taken_in_any_order() {
     let nested = topology(graph(9, &NESTED), Theta(Some(0)));
-    let (target, references) = nested.forest.follow(&[2, 3, 5, 6, 8]).expect("a way");
+    let (target, references) = super::Targets::of(&nested).follow(&[2, 3, 5, 6, 8]).expect("a way");
     assert_eq!(references.len(), 2);
     for refs in [[references[0], references[1]], [references[1], references[0]]] {
         let text = format!(r#"[{{"id": {target}, "entry_ref_id": [{}, {}]}}]"#, refs[0], refs[1]);

@@ -56,8 +56,8 @@ pub fn build(args: &TopologyBuildArgs) -> Result<()> {
     }
     let out = args.out.as_deref().context("give --out DIR")?;
     let folder = Folder::begin(out, STAGE)?;
-    let read = read(&args.input, options.clone())?;
-    let (topology, figures) = make(args, &read, options, &lists)?;
+    let mut read = read(&args.input, options.clone())?;
+    let (topology, figures) = make(args, &mut read, options, &lists)?;
     write(folder.dir(), &topology, &read, &figures)?;
     let files = read.files.clone();
     folder.publish(settings, 0, &files, counts(&figures))?;
@@ -84,8 +84,8 @@ fn build_in_run(
         ],
     };
     let report = run.stage(&spec, |draft| {
-        let read = read(&[run.path("traces")], options.clone())?;
-        let (topology, figures) = make(args, &read, options, lists)?;
+        let mut read = read(&[run.path("traces")], options.clone())?;
+        let (topology, figures) = make(args, &mut read, options, lists)?;
         write(&draft.path(""), &topology, &read, &figures)?;
         counts(&figures).into_iter().for_each(|(name, value)| draft.count(&name, value));
         Ok(())
@@ -102,20 +102,23 @@ fn list(flag: &str, path: Option<&Path>, default: &str) -> Result<String> {
     Ok(text)
 }
 
+/// The topology of what was read, which gives up its graph, and the figures.
 fn make(
     args: &TopologyBuildArgs,
-    from: &Read,
+    from: &mut Read,
     options: BuildOptions,
     lists: &Lists,
 ) -> Result<(Topology, Stats)> {
     let core = CoreOptions { depth: args.core_depth, enumeration: args.enumeration };
-    let topology = Topology::of(from.built.graph.clone(), args.theta, core, lists.prune.clone())?;
+    let topology =
+        Topology::of(std::mem::take(&mut from.built.graph), args.theta, core, lists.prune.clone())?;
     let against = match args.against.as_slice() {
         [] => None,
         paths => Some(read(paths, options).context("--against")?.built),
     };
     let measured = Measured {
-        built: &from.built,
+        clicks: &from.built.clicks,
+        rejects: &from.built.rejects,
         against: against.as_ref(),
         tokens: None,
         threshold: DEFAULT_THRESHOLD,
