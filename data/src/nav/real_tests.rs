@@ -1,10 +1,12 @@
 //! The real recordings beside the checkout, where they are.
 
-use super::source_tests::visit_all;
+use super::command::VisitError;
+use super::execute::{ExecuteOptions, Executor};
+use super::resolve::{Task, path};
 use super::text::parse;
 use super::{
-    BuildOptions, Built, CoreOptions, DEFAULT_THETA, GraphBuilder, Limit, Measured, RipReader, Theta,
-    Topology, TraceReader, explorer_skipped, revealed_sequences, stats,
+    BuildOptions, Built, CoreOptions, DEFAULT_THETA, GraphBuilder, Limit, Measured, RipReader, Simulator,
+    Targets, Theta, Topology, TraceReader, explorer_skipped, revealed_sequences, stats,
 };
 use crate::adapters::testing::real_data;
 use crate::adapters::{AdapterOptions, Input, Item, Record, adapter, for_each_line};
@@ -34,6 +36,43 @@ fn droidtask() -> Option<Built> {
         });
     }
     Some(builder.finish())
+}
+
+/// Carries out each sequence by `visit` on a fresh application; gives the number done and those that ended
+/// elsewhere.
+fn visit_all(topology: &Topology, sequences: &[Vec<u32>]) -> (usize, Vec<String>) {
+    let targets = Targets::of(topology);
+    let mut simulator = Simulator::new(&topology.graph, &[]);
+    let mut executor = Executor::new(&topology.graph, &mut simulator, ExecuteOptions::default());
+    let (mut done, mut wrong) = (0, Vec::new());
+    for sequence in sequences {
+        let Some(&last) = sequence.last() else { continue };
+        let Some(target) = targets.find(sequence) else { continue };
+        let task = Task::Access {
+            command: 0,
+            id: target.id,
+            path: path(topology, target.id, &target.entry_refs),
+            entry_ref_id: target.entry_refs,
+            text: None,
+        };
+        executor.ui().restart();
+        executor.ui().done.clear();
+        let execution = executor.run(&[task]);
+        done += 1;
+        // Controls that were never seen enabled are found and not clicked.
+        let found = match &execution.error {
+            None => executor.ui().done.last() == Some(&super::Done::Clicked(last)),
+            Some(VisitError::Disabled { site, .. }) => {
+                let control = &topology.graph.controls[last as usize];
+                site.control == control.id.to_string() && !control.enabled
+            }
+            Some(_) => false,
+        };
+        if !found {
+            wrong.push(format!("{}: {:?}", topology.graph.controls[last as usize].id, execution.error));
+        }
+    }
+    (done, wrong)
 }
 
 fn topology(built: &Built, theta: Theta) -> Topology {

@@ -2,19 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::command::VisitError;
-use super::execute::{ExecuteOptions, Executor};
-use super::resolve::{Task, path};
 use super::{
     BuildOptions, Built, ControlList, DroidbotReader, Edge, Flag, Graph, GraphBuilder, Place, ROOT,
-    RipReader, Simulator, Targets, Topology, TraceReader, explorer_skipped,
+    RipReader, Topology, TraceReader, explorer_skipped,
 };
 use crate::action::{Action, Verb};
 use crate::adapters::{AdapterOptions, Input, Item, Record, adapter};
 use crate::trace::{Element, Episode, Format, Outcome, Platform, RejectKind, Screen, Step};
 
 /// Reads lines as the log `log.jsonl`.
-pub(super) fn log(lines: &[String], options: BuildOptions) -> Built {
+fn log(lines: &[String], options: BuildOptions) -> Built {
     let mut builder = GraphBuilder::new(options);
     let mut reader = RipReader::new("log.jsonl", "log");
     for (number, line) in (1..).zip(lines) {
@@ -260,6 +257,41 @@ fn applications_are_told_apart() {
     assert!(edge(&built.graph, "root", "File").is_none());
 }
 
+#[test]
+fn recordings_are_covered_across_one_and_several_applications() {
+    let lines = |app: &str, item: &str| {
+        let file = control("File", "menu", "main");
+        let rows = [
+            launch(json!([file])),
+            click(&[], file, json!([control(item, "menu item", "main/File")])).to_string(),
+            click(&["File|menu|main"], control(item, "menu item", "main/File"), json!([])).to_string(),
+        ];
+        rows.map(|row| row.replace("\"app\":\"app\"", &format!("\"app\":\"{app}\"")))
+    };
+    let one = log(&lines("a", "Open"), BuildOptions::default());
+    let both = log(&[lines("a", "Open."), lines("b", "Open")].concat(), BuildOptions::default());
+    let topology = |built: &Built| {
+        let graph = built.graph.clone();
+        Topology::of(graph, super::DEFAULT_THETA, super::CoreOptions::default(), String::new())
+            .expect("small")
+    };
+    // Of four sequences in both, those of `b` are left out; `Open.` is `Open` with a dot.
+    let found = super::coverage(&topology(&one), &both.graph, &both.clicks, 0.7);
+    assert_eq!((found.sequences, found.of_other_applications, found.clicks), (2, 2, 3));
+    assert_eq!((found.known, found.known_fuzzy, found.sequences_in_forest), (2, 1, 2));
+    // The application itself is a click where several are told apart.
+    let found = super::coverage(&topology(&both), &one.graph, &one.clicks, 0.7);
+    assert_eq!((found.sequences, found.clicks, found.known, found.known_fuzzy), (2, 5, 4, 1));
+    assert_eq!(found.sequences_in_graph, 2);
+    let other = log(&lines("c", "Open"), BuildOptions::default());
+    assert_eq!(
+        super::coverage(&topology(&one), &other.graph, &other.clicks, 0.7).known,
+        3,
+        "one name is as good as another"
+    );
+    assert_eq!(super::coverage(&topology(&both), &other.graph, &other.clicks, 0.7).of_other_applications, 2);
+}
+
 fn element(id: &str, role: &str, text: &str) -> Element {
     Element { id: id.to_owned(), role: role.to_owned(), text: text.to_owned(), ..Element::default() }
 }
@@ -454,41 +486,4 @@ fn droidbot_states_and_events_give_a_graph() {
     );
     assert!(built.rejects[1].reason.contains("state_str"), "{}", built.rejects[1].reason);
     assert_eq!(built.clicks, [[2]]);
-}
-
-/// Carries out each sequence by `visit` on a fresh application; gives the number done and those that ended
-/// elsewhere.
-pub(super) fn visit_all(topology: &Topology, sequences: &[Vec<u32>]) -> (usize, Vec<String>) {
-    let targets = Targets::of(topology);
-    let mut simulator = Simulator::new(&topology.graph, &[]);
-    let mut executor = Executor::new(&topology.graph, &mut simulator, ExecuteOptions::default());
-    let (mut done, mut wrong) = (0, Vec::new());
-    for sequence in sequences {
-        let Some(&last) = sequence.last() else { continue };
-        let Some(target) = targets.find(sequence) else { continue };
-        let task = Task::Access {
-            command: 0,
-            id: target.id,
-            path: path(topology, target.id, &target.entry_refs),
-            entry_ref_id: target.entry_refs,
-            text: None,
-        };
-        executor.ui().restart();
-        executor.ui().done.clear();
-        let execution = executor.run(&[task]);
-        done += 1;
-        // Controls that were never seen enabled are found and not clicked.
-        let found = match &execution.error {
-            None => executor.ui().done.last() == Some(&super::Done::Clicked(last)),
-            Some(VisitError::Disabled { site, .. }) => {
-                let control = &topology.graph.controls[last as usize];
-                site.control == control.id.to_string() && !control.enabled
-            }
-            Some(_) => false,
-        };
-        if !found {
-            wrong.push(format!("{}: {:?}", topology.graph.controls[last as usize].id, execution.error));
-        }
-    }
-    (done, wrong)
 }

@@ -8,7 +8,8 @@ use super::build::{Built, Rejected};
 use super::dag::{Dag, Plan, Theta};
 use super::describe::Limit;
 use super::forest::Forest;
-use super::graph::{Clicks, Graph, ROOT};
+use super::graph::{APPLICATION_TYPE, Clicks, Graph, ROOT};
+use super::id::ControlId;
 use super::matcher::{Match, find};
 use super::topology::Topology;
 
@@ -64,8 +65,10 @@ pub struct Saved {
 /// Recordings against the graph.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
-    /// Click sequences.
+    /// Click sequences in the applications of the graph.
     pub sequences: usize,
+    /// Click sequences in others, which are left out.
+    pub of_other_applications: usize,
     /// Clicks in them.
     pub clicks: usize,
     /// Clicks whose control the graph has, by its id.
@@ -257,24 +260,76 @@ pub fn revealed_sequences(topology: &Topology, clicks: &[Clicks]) -> Vec<Clicks>
     sequences
 }
 
+/// Controls of one graph among those of another. Where only one of them tells several applications apart, the other
+/// is one of these.
+struct Matcher<'a> {
+    ours: &'a Graph,
+    theirs: &'a Graph,
+    index: HashMap<String, u32>,
+    threshold: f64,
+    found: BTreeMap<u32, Match>,
+}
+
+fn tells_applications_apart(graph: &Graph) -> bool {
+    graph.controls.iter().any(|control| control.id.control_type == APPLICATION_TYPE)
+}
+
+impl Matcher<'_> {
+    /// A sequence of theirs as ours has it: its application put before it, or taken away; nothing for one of an
+    /// application that ours does not have.
+    fn sequence(&self, way: &[u32]) -> Option<Vec<ControlId>> {
+        let ids: Vec<&ControlId> = way.iter().map(|&at| &self.theirs.controls[at as usize].id).collect();
+        match (tells_applications_apart(self.ours), tells_applications_apart(self.theirs)) {
+            (true, false) => {
+                let name = &self.theirs.controls[0].name;
+                let app = ControlId::new(name, APPLICATION_TYPE, [""; 0]);
+                let below = ids.into_iter().map(|id| id.clone().below(name));
+                self.index
+                    .contains_key(&app.to_string())
+                    .then(|| std::iter::once(app.clone()).chain(below).collect())
+            }
+            (false, true) => {
+                let (app, rest) = ids.split_first()?;
+                let above =
+                    |id: &&ControlId| ControlId { ancestors: id.ancestors[1..].to_vec(), ..(*id).clone() };
+                (app.primary == self.ours.controls[0].name).then(|| rest.iter().map(above).collect())
+            }
+            _ => Some(ids.into_iter().cloned().collect()),
+        }
+    }
+
+    /// The control of ours that is this one.
+    fn find(&mut self, key: u32, id: &ControlId) -> Match {
+        let Self { ours, theirs, index, threshold, found } = self;
+        *found.entry(key).or_insert_with(|| {
+            if let Some(&same) = index.get(&id.to_string()) {
+                return Match::Exact(same as usize);
+            }
+            let all = ours.controls.iter().map(|c| (&c.id, c.name.as_str()));
+            find(id, &theirs.controls[key as usize].name, all, *threshold)
+        })
+    }
+}
+
 /// How much of other recordings a topology covers; `theirs` is the graph that those were read into.
 pub fn coverage(topology: &Topology, theirs: &Graph, clicks: &[Clicks], threshold: f64) -> Coverage {
     let targets = Targets::of(topology);
-    let mut coverage = Coverage { sequences: clicks.len(), ..Coverage::default() };
-    let index = topology.graph.index();
     let children = topology.graph.children();
-    let mut matched: BTreeMap<u32, Match> = BTreeMap::new();
+    let (ours, index) = (&topology.graph, topology.graph.index());
+    let mut matcher = Matcher { ours, theirs, index, threshold, found: BTreeMap::new() };
+    let mut coverage = Coverage::default();
     for way in clicks {
-        let mut ours = Vec::with_capacity(way.len());
-        for &at in way {
-            let found = *matched.entry(at).or_insert_with(|| {
-                let control = &theirs.controls[at as usize];
-                if let Some(&same) = index.get(&control.id.to_string()) {
-                    return Match::Exact(same as usize);
-                }
-                let all = topology.graph.controls.iter().map(|c| (&c.id, c.name.as_str()));
-                find(&control.id, &control.name, all, threshold)
-            });
+        let Some(ids) = matcher.sequence(way) else {
+            coverage.of_other_applications += 1;
+            continue;
+        };
+        coverage.sequences += 1;
+        // Keys line up from the end: an application may have been put before them, or taken away.
+        let keys = std::iter::repeat_n(ROOT, ids.len().saturating_sub(way.len()));
+        let keys: Vec<u32> = keys.chain(way[way.len().saturating_sub(ids.len())..].iter().copied()).collect();
+        let mut matched = Vec::with_capacity(ids.len());
+        for (key, id) in keys.into_iter().zip(&ids) {
+            let found = matcher.find(key, id);
             coverage.clicks += 1;
             match found {
                 Match::Exact(_) => coverage.known += 1,
@@ -282,16 +337,16 @@ pub fn coverage(topology: &Topology, theirs: &Graph, clicks: &[Clicks], threshol
                 Match::Ambiguous(_) => coverage.ambiguous += 1,
                 Match::None => {}
             }
-            ours.extend(found.index().map(|i| i as u32));
+            matched.extend(found.index().map(|i| i as u32));
         }
-        if ours.len() == way.len() {
+        if matched.len() == ids.len() {
             coverage.sequences_known += 1;
             let mut from = ROOT;
-            let linked = ours
+            let linked = matched
                 .iter()
                 .all(|&to| children[std::mem::replace(&mut from, to) as usize].binary_search(&to).is_ok());
             coverage.sequences_in_graph += usize::from(linked);
-            coverage.sequences_in_forest += usize::from(targets.follow(&ours).is_some());
+            coverage.sequences_in_forest += usize::from(targets.follow(&matched).is_some());
         }
     }
     coverage
