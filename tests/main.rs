@@ -16,5 +16,7 @@ mod real_data;
 mod screens;
 /// Shared helpers: the program, folders, comparison.
 mod support;
+/// `topology`: graphs, forests and calls of `visit`.
+mod topology;
 /// Training: the reward goes up, runs resume, wrong rows are named.
 mod train;

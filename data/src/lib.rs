@@ -11,6 +11,7 @@ pub mod artifact;
 pub mod check;
 pub mod export;
 pub mod grammar;
+pub mod nav;
 pub mod parquet_io;
 pub mod prompt;
 pub mod sim;

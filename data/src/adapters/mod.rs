@@ -23,7 +23,7 @@ mod rows;
 mod screenagent;
 pub mod source;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod ui_log;
 mod webvoyager;
 

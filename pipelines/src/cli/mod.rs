@@ -4,6 +4,7 @@ mod eval;
 mod export;
 mod feedback;
 mod screens;
+mod topology;
 mod train;
 
 use std::path::PathBuf;
@@ -22,6 +23,8 @@ pub use feedback::{
 };
 use feedback::{ScoreCommand, ServeCommand};
 pub use screens::CompressArgs;
+use topology::TopologyCommand;
+pub use topology::{TopologyBuildArgs, TopologyShowArgs, TopologyVisitArgs};
 use train::TrainCommand;
 pub use train::{MergeArgs, TrainArgs};
 
@@ -93,6 +96,11 @@ enum Command {
     Serve {
         #[command(subcommand)]
         command: ServeCommand,
+    },
+    /// Which control leads to which: build a navigation topology, show it, resolve calls against it.
+    Topology {
+        #[command(subcommand)]
+        command: TopologyCommand,
     },
     /// Check the endpoints of the settings, and a pool of tasks, before hours are spent on them.
     Doctor(DoctorArgs),
@@ -316,6 +324,9 @@ impl Cli {
             Command::Serve { command: ServeCommand::Executor(args) } => {
                 stage::serve_executor::run(&args.common.settings()?, &args)
             }
+            Command::Topology { command: TopologyCommand::Build(args) } => stage::topology::build(&args),
+            Command::Topology { command: TopologyCommand::Show(args) } => stage::topology::show(&args),
+            Command::Topology { command: TopologyCommand::Visit(args) } => stage::topology_visit::run(&args),
             Command::Explain(args) => stage::explain::run(&args),
             Command::Ledger(args) => stage::ledger::run(&args),
             Command::Report(args) => one_stage(&args, stage::report::run),

@@ -26,5 +26,8 @@ pub mod score;
 pub mod serve;
 pub mod serve_executor;
 pub mod temporal;
+pub mod topology;
+mod topology_input;
+pub mod topology_visit;
 pub mod train;
 pub mod validate;
