@@ -93,6 +93,19 @@ fn screens_are_compressed_to_what_is_shown() {
 }
 
 #[test]
+fn controls_are_reached_as_shown() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    copy("examples", dir.path());
+    for words in commands("topology") {
+        run(dir.path(), &words);
+    }
+    let readme = std::fs::read_to_string(root().join("README.md")).expect("README.md");
+    let shown = readme.split("```").find(|block| block.contains("# main tree")).expect("the excerpt");
+    let output = ok(dir.path(), &["topology", "show", "--forest", "topology"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), shown.trim());
+}
+
+#[test]
 fn execution_feedback_works_on_the_examples() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     copy("examples", dir.path());

@@ -49,6 +49,9 @@ pub struct TopologyBuildArgs {
     /// Share of controls by which two screens of traces count as one (0 to 1).
     #[arg(long, value_name = "SHARE", default_value_t = 0.7)]
     pub screen_similarity: f64,
+    /// How tokens are counted: `o200k_base`, `cl100k_base`, or a tokenizer.json.
+    #[arg(long, value_name = "T", default_value = "o200k_base")]
+    pub tokens: String,
     /// Recordings whose coverage by the graph is measured [default: those it is made from]. May be repeated.
     #[arg(long, value_name = "PATH")]
     pub against: Vec<PathBuf>,

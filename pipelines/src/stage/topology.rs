@@ -19,6 +19,7 @@ use crate::pipeline;
 use crate::publish::Folder;
 use crate::run::{Run, StageInput, StageSpec, write_json};
 use crate::table::{self, Table, grouped};
+use crate::tokens::Counter;
 
 /// Name of the stage in manifests.
 const STAGE: &str = "topology";
@@ -50,6 +51,7 @@ pub fn build(args: &TopologyBuildArgs) -> Result<()> {
     let settings = json!({
         "theta": args.theta, "core_depth": args.core_depth, "enumeration": args.enumeration,
         "blacklist": lists.blacklist, "prune": lists.prune, "screen_similarity": args.screen_similarity,
+        "tokens": args.tokens,
     });
     if let Some(run) = &args.run {
         return build_in_run(args, &Run::open(run, args.resume)?, options, &lists, settings);
@@ -116,11 +118,12 @@ fn make(
         [] => None,
         paths => Some(read(paths, options).context("--against")?.built),
     };
+    let counter = Counter::named(&args.tokens).context("--tokens")?;
     let measured = Measured {
         clicks: &from.built.clicks,
         rejects: &from.built.rejects,
         against: against.as_ref(),
-        tokens: None,
+        tokens: Some(&|text| counter.count(text)),
         threshold: DEFAULT_THRESHOLD,
     };
     let figures = stats(&topology, measured, Limit::default());
@@ -183,9 +186,11 @@ fn tell(read: &Read, figures: &Stats, out: &Path) {
     text.push_str(&sizes.to_string());
     for (what, length) in [("forest", &figures.text), ("core", &figures.core)] {
         let (nodes, chars) = (number(length.nodes), number(length.chars));
+        let tokens = length.tokens.unwrap_or(0);
         text.push_str(&format!(
-            "{what}: {nodes} nodes, {chars} characters, {:.1} a node\n",
-            length.chars_per_node
+            "{what}: {nodes} nodes, {chars} characters, {} tokens, {:.1} a node\n",
+            number(tokens),
+            tokens as f64 / length.nodes.max(1) as f64
         ));
     }
     let saved = &figures.saved_revealed;
