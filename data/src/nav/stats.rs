@@ -265,6 +265,8 @@ pub fn revealed_sequences(topology: &Topology, clicks: &[Clicks]) -> Vec<Clicks>
 struct Matcher<'a> {
     ours: &'a Graph,
     theirs: &'a Graph,
+    /// Whether ours, and theirs, tell several applications apart.
+    apart: (bool, bool),
     index: HashMap<String, u32>,
     threshold: f64,
     found: BTreeMap<u32, Match>,
@@ -279,7 +281,7 @@ impl Matcher<'_> {
     /// application that ours does not have.
     fn sequence(&self, way: &[u32]) -> Option<Vec<ControlId>> {
         let ids: Vec<&ControlId> = way.iter().map(|&at| &self.theirs.controls[at as usize].id).collect();
-        match (tells_applications_apart(self.ours), tells_applications_apart(self.theirs)) {
+        match self.apart {
             (true, false) => {
                 let name = &self.theirs.controls[0].name;
                 let app = ControlId::new(name, APPLICATION_TYPE, [""; 0]);
@@ -300,7 +302,7 @@ impl Matcher<'_> {
 
     /// The control of ours that is this one.
     fn find(&mut self, key: u32, id: &ControlId) -> Match {
-        let Self { ours, theirs, index, threshold, found } = self;
+        let Self { ours, theirs, index, threshold, found, .. } = self;
         *found.entry(key).or_insert_with(|| {
             if let Some(&same) = index.get(&id.to_string()) {
                 return Match::Exact(same as usize);
@@ -316,7 +318,8 @@ pub fn coverage(topology: &Topology, theirs: &Graph, clicks: &[Clicks], threshol
     let targets = Targets::of(topology);
     let children = topology.graph.children();
     let (ours, index) = (&topology.graph, topology.graph.index());
-    let mut matcher = Matcher { ours, theirs, index, threshold, found: BTreeMap::new() };
+    let apart = (tells_applications_apart(ours), tells_applications_apart(theirs));
+    let mut matcher = Matcher { ours, theirs, apart, index, threshold, found: BTreeMap::new() };
     let mut coverage = Coverage::default();
     for way in clicks {
         let Some(ids) = matcher.sequence(way) else {
