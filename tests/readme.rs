@@ -15,15 +15,16 @@ fn commands(name: &str) -> Vec<Vec<String>> {
     lines.into_iter().map(words).collect()
 }
 
-/// Splits a line at spaces outside double quotes.
+/// Splits a line at spaces outside quotes, as a shell does.
 fn words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
-    let mut quoted = false;
+    let mut quote = None;
     for c in line.chars() {
         match c {
-            '"' => quoted = !quoted,
-            ' ' if !quoted && words.last().is_some_and(String::is_empty) => {}
-            ' ' if !quoted => words.push(String::new()),
+            '"' | '\'' if quote == Some(c) => quote = None,
+            '"' | '\'' if quote.is_none() => quote = Some(c),
+            ' ' if quote.is_none() && words.last().is_some_and(String::is_empty) => {}
+            ' ' if quote.is_none() => words.push(String::new()),
             c => words.last_mut().expect("never empty").push(c),
         }
     }
