@@ -1,8 +1,8 @@
 //! Accessibility trees: read from every form, compressed to the text that a model is shown (A11y-Compressor).
 //!
 //! A screen goes through three phases, each of which can be switched off ([`Phases`]): what lies in front is told from what
-//! lies behind it ([`modal`]), what is redundant goes ([`reduce`]), what is left is put in regions, reading order and blocks
-//! ([`structure`]). The rules are data ([`rules`]). Nothing gets into the text that is not in the screen, and the audit says of
+//! lies behind it ([`modal`]), what is redundant goes (`reduce`), what is left is put in regions, reading order and blocks
+//! (`structure`). The rules are data ([`rules`]). Nothing gets into the text that is not in the screen, and the audit says of
 //! every element what became of it and by which rule ([`audit`]).
 
 pub mod atspi;

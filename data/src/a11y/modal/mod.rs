@@ -1,8 +1,8 @@
 //! Modal detection (section 3.1): what lies in front of the rest, and blocks it.
 //!
 //! What says so itself is a modal. Else, where the state before shows the same screen, what is new is weighed
-//! ([`temporal`], appendix A); a modal that was found there and is still shown stays one. Else words and places tell
-//! ([`keyword`], appendix B).
+//! (`temporal`, appendix A); a modal that was found there and is still shown stays one. Else words and places tell
+//! (`keyword`, appendix B).
 
 mod keyword;
 mod temporal;
