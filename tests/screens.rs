@@ -35,6 +35,8 @@ fn session(folder: &Path) {
     write("in/app/instruction.txt", "What does shipping cost?\n");
     write("in/notes.txt", "no tree");
     write("in/broken/1.tsv", &format!("{HEADER}\nmenu\tFile"));
+    // Packed and cut before anything can be unpacked.
+    std::fs::write(folder.join("in/broken/2.tsv.gz"), b"\x1f\x8b\x08\x00").expect("written");
 }
 
 fn json(path: &Path) -> Value {
@@ -71,7 +73,8 @@ fn a_session_is_compressed_state_by_state_whatever_the_threads() {
     assert!(after.as_u64() > Some(0) && after.as_u64() < before.as_u64(), "{before} {after}");
     assert!(told.contains("broken/1.tsv: record 0: no position and size"), "{told}");
     let rejects = std::fs::read_to_string(dir.path().join("one/rejects.jsonl")).expect("rejects");
-    assert_eq!(rejects.lines().count(), 1);
+    assert_eq!(rejects.lines().count(), 2);
+    assert!(rejects.contains("broken/2.tsv.gz"), "{rejects}");
     let page = std::fs::read_to_string(dir.path().join("one/audit.html")).expect("the page");
     assert!(page.contains("same-name into 18") && page.contains("push-button Cancel"), "the rule is named");
     // Switched off, phase by phase.

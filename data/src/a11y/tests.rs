@@ -175,6 +175,102 @@ fn a_screen_is_named_cut_into_regions_and_read_row_by_row() {
     check(&tree, &compressed);
 }
 
+/// A screen of labelled boxes, compressed; with the fates of its elements.
+fn drawn(boxes: &[(&str, &str, [i32; 4])]) -> (String, Vec<Fate>) {
+    let node = |(role, name, [x, y, width, height]): &(&str, &str, [i32; 4])| Node {
+        role: (*role).to_owned(),
+        name: (*name).to_owned(),
+        rect: Some(Rect { x: *x, y: *y, width: *width, height: *height }),
+        ..Node::default()
+    };
+    let tree = Tree { nodes: boxes.iter().map(node).collect(), ..Tree::default() };
+    let compressed = compressor().compress(&tree, None, "");
+    check(&tree, &compressed);
+    (compressed.text, compressed.fates)
+}
+
+#[test]
+fn a_mail_is_cut_where_its_layout_is_and_settings_are_another_view() {
+    let bar = [
+        ("push-button", "New Message", [130, 40, 80, 30]),
+        ("push-button", "Address Book", [20, 140, 60, 60]),
+    ];
+    let columns = |x: i32, name: &'static str| [120, 160, 200].map(|y| ("tree-item", name, [x, y, 90, 20]));
+    let mail = [&bar[..], &columns(120, "Inbox"), &columns(420, "Hello"), &columns(1100, "Dear")].concat();
+    insta::assert_snapshot!(drawn(&mail).0, @r"
+    APP: Thunderbird
+    [SPACES_BAR]
+    push-button Address Book (50,170)
+    [TOOLBAR]
+    push-button New Message (170,55)
+    [FOLDER_TREE]
+    tree-item Inbox (165,130)
+    tree-item Inbox (165,170)
+    tree-item Inbox (165,210)
+    [MESSAGE_LIST]
+    tree-item Hello (465,130)
+    tree-item Hello (465,170)
+    tree-item Hello (465,210)
+    [PREVIEW]
+    tree-item Dear (1145,130)
+    tree-item Dear (1145,170)
+    tree-item Dear (1145,210)
+    ");
+    // Without a gap that several share, at 55 % of the width; half below the screen still counts.
+    let below = ("check-box", "Beep", [1200, 1070, 90, 40]);
+    let alone = [&bar[..], &[("tree-item", "Hello", [900, 300, 90, 20]), below]].concat();
+    let (text, fates) = drawn(&alone);
+    assert!(
+        text.contains("[MESSAGE_LIST]\ntree-item Hello (945,310)\n[PREVIEW]\ncheck-box Beep (1245,1090)"),
+        "{text}"
+    );
+    assert_eq!(fates[3], Fate::Kept);
+    // In the settings it does not: what the scroll position hides is left out.
+    let views = [
+        ("list-item", "Composition", [130, 200, 90, 20]),
+        ("list-item", "Privacy & Security", [130, 300, 90, 20]),
+    ];
+    let (text, fates) =
+        drawn(&[&bar[..], &views, &[below, ("check-box", "Sound", [1200, 300, 90, 40])]].concat());
+    assert_eq!(fates[4].rule(), Some("off-screen"));
+    assert!(
+        text.contains("[SETTINGS_CATEGORY]\nlist-item Composition (175,210)\nlist-item Privacy & Security"),
+        "{text}"
+    );
+    assert!(text.contains("[SETTINGS_MAIN]\ncheck-box Sound (1245,320)\n"), "{text}");
+}
+
+#[test]
+fn a_desktop_has_its_bars_its_icons_in_columns_and_its_windows() {
+    let (text, _) = drawn(&[
+        ("menu", "Activities", [0, 0, 80, 27]),
+        ("push-button", "Show Applications", [0, 1000, 60, 60]),
+        ("label", "b.txt", [1700, 300, 60, 20]),
+        ("label", "a.txt", [1700, 200, 60, 20]),
+        ("label", "c.txt", [1800, 200, 60, 20]),
+        ("label", "Files", [300, 100, 60, 30]),
+        ("push-button", "Minimise", [900, 100, 30, 30]),
+        ("push-button", "Close", [950, 100, 30, 30]),
+        ("push-button", "Documents", [320, 300, 100, 20]),
+    ]);
+    insta::assert_snapshot!(text, @r"
+    APP: Ubuntu desktop
+    [TOP_BAR]
+    menu Activities (40,13)
+    [APP_LAUNCHER]
+    push-button Show Applications (30,1030)
+    [DESKTOP_ICONS]
+    label a.txt (1730,210)
+    label b.txt (1730,310)
+    label c.txt (1830,210)
+    [WINDOW Files]
+    label Files (330,115)
+    push-button Minimise (915,115); Close (965,115)
+    [BLOCK]
+    push-button Documents (370,310)
+    ");
+}
+
 #[test]
 fn a_dump_becomes_the_linear_form_by_its_rules() {
     let dump = r#"<?xml version="1.0"?>

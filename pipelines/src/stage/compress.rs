@@ -187,7 +187,10 @@ impl Work<'_> {
         });
         if self.args.audit {
             part.audit.extend(compressed.audit(name, tree));
-            part.pages.push(page::Shown::of(name, tree, compressed, source));
+            // The page shows the first ones of all; no folder gives more than those.
+            if part.pages.len() < page::MOST {
+                part.pages.push(page::Shown::of(name, tree, compressed, source));
+            }
         }
         Ok(())
     }

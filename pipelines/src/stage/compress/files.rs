@@ -62,8 +62,8 @@ pub fn find(input: &Path, form: Form) -> Result<Found> {
     for path in source.files(|_| true).with_context(at)? {
         let below = path.strip_prefix(&source.root).unwrap_or(&path).to_owned();
         let shown = below.to_string_lossy().replace('\\', "/");
-        // A file that was named is read, whatever it begins with: its error says more.
-        let holds = source.only.is_some() || head(&path).is_ok_and(|text| form.is_begun_by(&text));
+        // A file that was named is read, whatever it begins with, and so is one whose beginning cannot be: the error says more.
+        let holds = source.only.is_some() || head(&path).map_or(true, |text| form.is_begun_by(&text));
         if !holds {
             skipped.push(shown);
             continue;
@@ -92,9 +92,12 @@ fn in_order(mut files: Vec<File>) -> Vec<File> {
         let key = |file: &File| (number(&file.name).is_none(), number(&file.name), file.shown.clone());
         key(a).cmp(&key(b))
     });
-    let names: Vec<String> = files.iter().map(|file| file.name.clone()).collect();
+    let mut times: BTreeMap<String, usize> = BTreeMap::new();
+    for file in &files {
+        *times.entry(file.name.clone()).or_default() += 1;
+    }
     for file in &mut files {
-        if names.iter().filter(|name| **name == file.name).count() > 1 {
+        if times.get(&file.name).is_some_and(|times| *times > 1) {
             file.name.clone_from(&file.shown);
         }
     }

@@ -12,7 +12,7 @@ use super::Part;
 
 const TEMPLATE: &str = include_str!("page.html");
 /// Screens that a page shows; the table has all.
-const MOST: usize = 200;
+pub const MOST: usize = 200;
 
 /// A screen on the page.
 #[derive(Debug, Clone, Serialize)]
@@ -76,7 +76,7 @@ pub fn write(path: &Path, parts: &[Part]) -> Result<()> {
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.add_template("page.html", TEMPLATE)?;
     let screens: Vec<&Shown> = parts.iter().flat_map(|part| &part.pages).take(MOST).collect();
-    let all: usize = parts.iter().map(|part| part.pages.len()).sum();
+    let all: usize = parts.iter().map(|part| part.screens.len()).sum();
     let page = environment.get_template("page.html")?.render(context! { screens => Serde(screens), all })?;
     std::fs::write(path, page).with_context(|| path.display().to_string())
 }
