@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::audit::{AuditRow, Fate, Rule};
-use super::item::{Item, Vocabulary};
+use super::item::{Item, Vocabulary, on_one_line};
 use super::modal::{self, Found, Modal, Seen};
 use super::reduce::{self, Keywords};
 use super::region::{Layout, lay_out};
@@ -121,6 +121,57 @@ impl Compressor {
     }
 }
 
+/// An element as a compressed screen says it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SaidElement {
+    /// Its position in the tree.
+    pub element: u32,
+    /// Its role in the words of the text.
+    pub role: String,
+    /// What the text says of it: its label, and what it holds.
+    pub text: String,
+    /// Positions of the elements that were merged into it.
+    pub merged: Vec<u32>,
+}
+
+impl Compressor {
+    /// The elements that the text of `compressed`, made of `tree` for `instruction`, says, in document order.
+    pub fn said(&self, compressed: &Compressed, tree: &Tree, instruction: &str) -> Vec<SaidElement> {
+        let general = &self.rules.general;
+        let keywords = Keywords::of(instruction, &general.reduce);
+        let items = self.vocabulary.items(tree);
+        let mut merged: Vec<Vec<u32>> = vec![Vec::new(); items.len()];
+        for index in 0..items.len() {
+            let mut at = index;
+            while let Fate::Merged { into, .. } = compressed.fates[at] {
+                at = into;
+            }
+            if at != index {
+                merged[at].push(index as u32);
+            }
+        }
+        let is_said = |i: &usize| match &compressed.fates[*i] {
+            Fate::Kept => true,
+            Fate::Tabled(rule) => rule.0 != "cell-empty",
+            _ => false,
+        };
+        (0..items.len())
+            .filter(is_said)
+            .map(|i| {
+                let item = &items[i];
+                let mut text = String::new();
+                if self.phases.reduce {
+                    reduce::say(general, &keywords, item, &mut text);
+                } else {
+                    text.push_str(&item.label);
+                }
+                let merged = std::mem::take(&mut merged[i]);
+                SaidElement { element: i as u32, role: item.role.to_string(), text, merged }
+            })
+            .collect()
+    }
+}
+
 impl Compressed {
     /// Whether each element is part of the modal.
     pub fn in_modal(&self) -> &[bool] {
@@ -202,7 +253,7 @@ impl Work<'_, '_> {
 
     /// Eq. 4: the application, the modal, then region after region, each in reading order and in blocks.
     fn structured(&mut self) -> (String, Option<f64>) {
-        let mut out = format!("APP: {}\n", self.layout.app.name);
+        let mut out = format!("APP: {}\n", self.app_name());
         let structure = &self.rules.general.structure;
         let mut modal = self.kept(true);
         structure::reading_order(structure, &self.items, &mut modal);
@@ -236,6 +287,21 @@ impl Work<'_, '_> {
             }
         }
         (out, Some(theta))
+    }
+
+    /// The application's name in the rules; one that has no rules is called what the source calls it, where that is one thing.
+    fn app_name(&self) -> Cow<'_, str> {
+        let app = self.layout.app;
+        let called = |name: &'_ str| Some(on_one_line(name).into_owned()).filter(|name| !name.is_empty());
+        if app.key != self.rules.generic.key {
+            return Cow::Borrowed(&app.name);
+        }
+        let active = self.tree.windows.iter().filter(|window| window.active).find_map(|w| called(&w.title));
+        let only = || match &self.tree.applications[..] {
+            [name] => called(name),
+            _ => None,
+        };
+        active.or_else(only).map_or(Cow::Borrowed(&app.name), Cow::Owned)
     }
 
     /// The cells that are written as a table, with their region.
@@ -334,16 +400,10 @@ impl Work<'_, '_> {
     fn element(&mut self, index: usize, out: &mut String) {
         let item = &self.items[index];
         let general = &self.rules.general;
-        let (label, rule) = reduce::shortened(general, &self.keywords, item, &item.label);
-        let (value, value_rule) = reduce::shortened(general, &self.keywords, item, &item.value);
-        self.shortened[index] = rule.or(value_rule);
-        *out += &label;
-        if !value.is_empty() {
-            *out += ": ";
-            *out += &value;
-        }
+        let said = out.len();
+        self.shortened[index] = reduce::say(general, &self.keywords, item, out);
         if let Some((x, y)) = item.centre {
-            *out += &format!("{}({x},{y})", if label.is_empty() { "" } else { " " });
+            *out += &format!("{}({x},{y})", if out.len() == said { "" } else { " " });
         }
         let states = &general.reduce.states;
         for state in states.iter().filter(|state| item.node.is(state)) {

@@ -24,7 +24,7 @@ pub mod tree;
 mod windows;
 
 pub use audit::{AuditRow, Fate};
-pub use compress::{Compressed, Compressor, Phases};
+pub use compress::{Compressed, Compressor, Phases, SaidElement};
 pub use form::Form;
 pub use modal::{Found, Seen};
 pub use rules::{Rules, RulesError};

@@ -46,6 +46,7 @@ pub struct ModalRules {
     pub declared_width: f64,
     pub large_modal_matches: usize,
     pub sparse_screen: usize,
+    pub sparse_ratio: f64,
     pub shift_pairs: usize,
     pub shift_longest: f64,
     pub shift_agreement: f64,

@@ -219,15 +219,9 @@ impl Coordinator {
                 for ((task, step), state) in each {
                     let values =
                         BTreeMap::from([("task", task.instruction.clone()), ("state", (*state).to_owned())]);
-                    let shown = Shown::of(step.image.is_some(), &step.screen.elements);
-                    requests.push(ask(
-                        client,
-                        "coordinator",
-                        values,
-                        shown,
-                        step.image.as_ref(),
-                        max_tokens,
-                    )?);
+                    let shown = step.shown();
+                    let image = step.image.as_ref().filter(|_| shown == Shown::Picture);
+                    requests.push(ask(client, "coordinator", values, shown, image, max_tokens)?);
                 }
                 let outcomes = client.call_all(&requests, |_, _| {})?;
                 outcomes

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::Common;
+use crate::stage::observe::Shown as Observation;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum EvalCommand {
@@ -41,6 +42,10 @@ pub struct ActionsEvalArgs {
     /// Folder of the run's screenshots, for an executor that looks.
     #[arg(long, value_name = "DIR", requires = "run")]
     pub images: Option<PathBuf>,
+    /// What of a screen with elements is shown; compressed and linear are those of R/observations, and of a compressed screen
+    /// the executor gets the elements that it says [default: the picture with --images, else the elements].
+    #[arg(long, value_enum, value_name = "SHOWN", requires = "run")]
+    pub observation: Option<Observation>,
     /// Bootstrap resamples over episodes.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub resamples: u32,
@@ -70,6 +75,10 @@ pub struct CesEvalArgs {
     /// Folder of the run's screenshots, for roles that look.
     #[arg(long, value_name = "DIR")]
     pub images: Option<PathBuf>,
+    /// What of a screen with elements is shown; compressed and linear are those of R/observations, and of a compressed screen
+    /// the executor gets the elements that it says [default: the picture with --images, else the elements].
+    #[arg(long, value_enum, value_name = "SHOWN")]
+    pub observation: Option<Observation>,
     /// The exported data set that the roles were trained on: its test episodes are evaluated, and
     /// applications that it does not train on are told apart.
     #[arg(long, value_name = "DIR")]

@@ -3,15 +3,16 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tracemill_data::a11y::Form;
+
+use crate::stage::compress::TreeSource;
 
 /// Arguments of `compress`.
 #[derive(Debug, Args)]
 #[allow(clippy::struct_excessive_bools, reason = "flags")]
 pub struct CompressArgs {
-    /// osworld-tsv, atspi-xml, uia-json, droidbot-json or miniwob-json.
+    /// osworld-tsv, atspi-xml, uia-json, droidbot-json or miniwob-json; of recorded steps droidtask, aitz or amex.
     #[arg(long, value_name = "F")]
-    pub format: Form,
+    pub format: TreeSource,
     /// A tree, or a folder searched recursively for trees (gzip too); numbered files of a folder follow one another.
     #[arg(long, value_name = "PATH")]
     pub input: PathBuf,

@@ -2,6 +2,7 @@
 
 mod files;
 mod page;
+mod recorded;
 mod summary;
 
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use rayon::prelude::*;
 use serde_json::{Value, json};
-use tracemill_data::a11y::{AuditRow, Compressed, Compressor, Phases, Rules, Tree, audit, linear};
+use tracemill_data::a11y::{AuditRow, Compressed, Compressor, Form, Phases, Rules, Tree, audit, linear};
 use tracemill_data::parquet_io::TableWriter;
 
 use crate::cli::CompressArgs;
@@ -19,7 +20,8 @@ use crate::publish::Folder;
 use crate::run::{Replacing, write_json};
 use crate::table;
 use crate::tokens::Counter;
-use files::{Found, Refused, Sequence};
+use files::{Refused, Sequence};
+pub use recorded::TreeSource;
 use summary::{Screen, Summary};
 
 /// Compresses the trees of a file or folder.
@@ -34,11 +36,8 @@ pub fn run(args: &CompressArgs) -> Result<()> {
     let phases = Phases { modal: !args.no_modal, reduce: !args.no_reduce, structure: !args.no_structure };
     let compressor = Compressor::new(rules, phases);
     let counter = Counter::named(&args.tokens).context("--tokens")?;
-    let Found { sequences, skipped } = files::find(&args.input, args.format)?;
     let folder = Folder::begin(&args.out, "compress")?;
     let instruction = Instruction::of(&args.instruction)?;
-    let files: usize = sequences.iter().map(|sequence| sequence.files.len()).sum();
-    let bar = progress::bar("compress", "files", Some(files as u64));
     let work = Work {
         args,
         compressor: &compressor,
@@ -46,17 +45,15 @@ pub fn run(args: &CompressArgs) -> Result<()> {
         out: folder.dir(),
         instruction: &instruction,
     };
-    let mut parts: Vec<Part> = Vec::with_capacity(sequences.len());
-    // Folders side by side, and inside a folder its files, whose states follow one another.
-    for part in sequences.par_iter().map(|sequence| work.sequence(sequence, &bar)).collect::<Vec<_>>() {
-        parts.push(part?);
-    }
-    bar.finish_and_clear();
+    let (parts, skipped) = match args.format {
+        TreeSource::Files(form) => work.files(form)?,
+        TreeSource::Episodes(format) => (recorded::parts(&work, format)?, Vec::new()),
+    };
     let summary = Summary::of(&args.tokens, parts.iter().flat_map(|part| &part.screens), &parts, &skipped);
     if summary.screens() == 0 {
         let first = parts.iter().flat_map(|part| &part.refused).next();
         bail!(
-            "{}: no tree of the form {} could be read ({} other files){}",
+            "{}: no tree of {} could be read ({} other files){}",
             args.input.display(),
             args.format,
             skipped.len(),
@@ -71,7 +68,7 @@ pub fn run(args: &CompressArgs) -> Result<()> {
     }
     let inputs: Vec<(PathBuf, String)> = parts.iter().flat_map(|part| part.inputs.iter().cloned()).collect();
     folder.publish(
-        json!({ "form": args.format.name(), "tokens": args.tokens, "phases": phases,
+        json!({ "form": args.format.to_string(), "tokens": args.tokens, "phases": phases,
         "instruction": args.instruction, "rules": compressor.rules() }),
         0,
         &inputs,
@@ -113,7 +110,8 @@ impl Instruction {
     }
 }
 
-/// What a folder's files became.
+/// What a folder's files, or an item of a data set, became.
+#[derive(Default)]
 struct Part {
     screens: Vec<Screen>,
     refused: Vec<Refused>,
@@ -131,15 +129,26 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
+    /// Compresses the files below the input: folders side by side, and inside a folder its files, whose states follow one
+    /// another. Tells the files that begin with no tree.
+    fn files(&self, form: Form) -> Result<(Vec<Part>, Vec<String>)> {
+        let found = files::find(&self.args.input, form)?;
+        let files: usize = found.sequences.iter().map(|sequence| sequence.files.len()).sum();
+        let bar = progress::bar("compress", "files", Some(files as u64));
+        let parts = found.sequences.par_iter().map(|sequence| self.sequence(form, sequence, &bar));
+        let parts = parts.collect::<Result<Vec<Part>>>()?;
+        bar.finish_and_clear();
+        Ok((parts, found.skipped))
+    }
+
     /// Compresses the files of a folder one after the other.
-    fn sequence(&self, sequence: &Sequence, bar: &indicatif::ProgressBar) -> Result<Part> {
+    fn sequence(&self, form: Form, sequence: &Sequence, bar: &indicatif::ProgressBar) -> Result<Part> {
         let instruction = self.instruction.for_folder(&sequence.folder)?;
-        let mut part =
-            Part { screens: vec![], refused: vec![], audit: vec![], pages: vec![], inputs: vec![] };
+        let mut part = Part::default();
         let mut before = None;
         for file in &sequence.files {
             bar.inc(1);
-            let mut trees = match files::read(&file.path, self.args.format) {
+            let mut trees = match files::read(&file.path, form) {
                 Ok(trees) => trees,
                 Err(reason) => {
                     part.refused.push(Refused { file: file.shown.clone(), reason });

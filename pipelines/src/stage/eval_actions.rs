@@ -19,9 +19,11 @@ use super::score::{Row, for_each_row};
 use crate::chat::Image;
 use crate::cli::ActionsEvalArgs;
 use crate::executor::{Command, Gesture, Phrasing, Reply, is_ambiguous, phrasings};
+use crate::observed::{Cost, Observed};
 use crate::reward::Rewarder;
 use crate::run::{Run, write_json};
 use crate::settings::{RewardSection, Settings};
+use crate::stage::observe::Shown;
 use crate::table::{self, Table};
 
 /// One evaluated step.
@@ -54,13 +56,22 @@ struct Evaluated {
 /// An unknown profile, missing traces, rows that cannot be read, nothing to evaluate.
 pub fn run(settings: &Settings, args: &ActionsEvalArgs) -> Result<()> {
     let profile = Profile::named(&args.profile).map_err(anyhow::Error::msg)?;
+    let mut cost = None;
     let (rows, folder, executor) = match (&args.input, &args.run) {
         (Some(input), _) => (stored(input, profile)?, args.out.clone(), "stored".to_owned()),
         (None, Some(dir)) => {
             let run = Run::existing(dir)?;
             let section = RewardSection { profile: args.profile.clone(), ..settings.reward.clone() };
             let rewarder = Rewarder::open(&section, args.images.as_deref())?;
-            let rows = executed(&run, &rewarder, args.phrasings, args.images.is_some())?;
+            let pictures = args.images.is_some();
+            let asked = |shown| Observed::asked(&run, shown, pictures, &settings.observe.tokens);
+            let observed = args.observation.map(asked).transpose()?;
+            let sight = Sight {
+                pictures: pictures && args.observation != Some(Shown::Elements),
+                observed: observed.flatten(),
+            };
+            let (rows, seen) = executed(&run, &rewarder, args.phrasings, &sight)?;
+            cost = seen;
             (rows, Some(args.out.clone().unwrap_or_else(|| run.path("eval"))), rewarder.executor_name())
         }
         (None, None) => bail!("give --run R (an executor on its steps) or --input rows.jsonl"),
@@ -72,6 +83,7 @@ pub fn run(settings: &Settings, args: &ActionsEvalArgs) -> Result<()> {
     let result = json!({
         "profile": profile.name, "profile_version": profile.version, "executor": executor,
         "vocabulary_version": vocabulary().version, "resamples": args.resamples, "seed": args.seed,
+        "observations": cost,
         "not_scored": rows.iter().filter(|r| r.outcome.score().is_none()).count(),
         "groups": groups,
     });
@@ -87,6 +99,9 @@ pub fn run(settings: &Settings, args: &ActionsEvalArgs) -> Result<()> {
     print_groups(&groups);
     if args.phrasings {
         print_phrasings(&rows);
+    }
+    if let Some(cost) = &cost {
+        table::print(&format!("\n{cost}"));
     }
     let rows_at = folder.map(|f| format!(" Rows: {}", f.join("actions.jsonl").display())).unwrap_or_default();
     table::print(&format!(
@@ -146,24 +161,35 @@ fn verb_name(truth: &Truth) -> &str {
 const BATCH: usize = 2_048;
 
 /// The executor on every step that shows something and has, or can be given, an instruction.
-fn executed(run: &Run, rewarder: &Rewarder, worded: bool, pictures: bool) -> Result<Vec<Evaluated>> {
+fn executed(
+    run: &Run,
+    rewarder: &Rewarder,
+    worded: bool,
+    sight: &Sight,
+) -> Result<(Vec<Evaluated>, Option<Cost>)> {
     run.require("traces/steps.parquet", "ingest")?;
     let phrasings = if worded { phrasings()? } else { Vec::new() };
-    let (mut rows, mut waiting) = (Vec::new(), Vec::new());
+    let (mut rows, mut waiting, mut cost) = (Vec::new(), Vec::new(), Cost::default());
     for episode in read_episodes(&run.path("traces"))? {
         let (episode, steps) = episode?;
         for step in &steps {
             let screen = step.screen();
-            let shown = screen.screenshot.as_deref().filter(|_| pictures && screen.screenshot_found);
+            let shown = screen.screenshot.as_deref().filter(|_| sight.pictures && screen.screenshot_found);
             let picture = shown.map(|path| rewarder.picture(path)).transpose()?;
             if screen.elements.is_empty() && picture.is_none() {
                 continue;
             }
-            for asked in instructions(step, &screen, &phrasings)? {
+            let asked = instructions(step, &screen, &phrasings)?;
+            if asked.is_empty() {
+                continue;
+            }
+            let observed = sight.observed.as_ref().map(|o| o.shown(step, &mut cost)).transpose()?;
+            let seen = observed.as_ref().unwrap_or(step);
+            for asked in asked {
                 waiting.push(Waiting {
-                    truth: step.truth(),
+                    truth: seen.truth(),
                     row: blank(&episode, step, asked),
-                    screen: screen.clone(),
+                    screen: seen.screen(),
                     picture: picture.clone(),
                 });
             }
@@ -173,7 +199,13 @@ fn executed(run: &Run, rewarder: &Rewarder, worded: bool, pictures: bool) -> Res
         }
     }
     rows.extend(evaluate(rewarder, waiting)?);
-    Ok(rows)
+    Ok((rows, sight.observed.is_some().then_some(cost)))
+}
+
+/// What an executor is shown of a screen.
+struct Sight {
+    pictures: bool,
+    observed: Option<Observed>,
 }
 
 /// A step that is to be executed.

@@ -18,10 +18,12 @@ use tracemill_models::rl::Profile;
 use super::eval_actions::{bucket, percent};
 use crate::ces::{Class, Frozen, LeftOut, Loop, Selection, StepResult, Task, classify, read_tasks, setups};
 use crate::cli::CesEvalArgs;
+use crate::observed::Observed;
 use crate::progress;
 use crate::reward::Rewarder;
 use crate::run::{Run, write_json};
 use crate::settings::{RewardSection, Settings};
+use crate::stage::observe::Shown;
 use crate::table::{self, Table};
 
 /// One setup's figures.
@@ -67,7 +69,10 @@ pub fn run(settings: &Settings, args: &CesEvalArgs) -> Result<()> {
     let only = frozen.as_ref().map(Frozen::ids).or_else(|| dataset.as_ref().map(|d| d.test.clone()));
     // The built-in executor reads elements only: a screen that is a picture is nothing to it.
     let pictures = args.images.is_some() && section.executor != "lexical";
-    let selection = Selection { only, limit: args.limit, pictures };
+    let asked = |shown| Observed::asked(&run, shown, pictures, &settings.observe.tokens);
+    let observed = args.observation.map(asked).transpose()?.flatten();
+    let pictures = pictures && args.observation != Some(Shown::Elements);
+    let selection = Selection { only, limit: args.limit, pictures, observed };
     let (tasks, left_out) = read_tasks(&run, &rewarder, &selection)?;
     if tasks.is_empty() {
         bail!(
@@ -190,12 +195,15 @@ fn print(measured: &[Measured], left_out: &LeftOut, apps_known: bool) {
     table::print(&rows.to_string());
     print_failures(measured, apps_known);
     print_groups(measured);
-    let LeftOut { without_task, without_screens, steps_without_screen, worded } = left_out;
+    let LeftOut { without_task, without_screens, steps_without_screen, worded, observations } = left_out;
     let not_scored: u64 = measured.iter().map(|m| m.not_scored).max().unwrap_or(0);
     table::print(&format!(
         "\nLeft out: {without_task} episodes without a task, {without_screens} without screens, \
          {steps_without_screen} steps without a screen; at most {not_scored} steps of a setup have no score. {worded} gold instructions are worded by rule."
     ));
+    if let Some(cost) = observations {
+        table::print(&cost.to_string());
+    }
 }
 
 /// Wrong steps by class, in percent of all scored steps.

@@ -19,9 +19,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::cli::ExportArgs;
 use crate::manifest::read as read_manifest;
+use crate::observed::Observed;
 use crate::publish::Folder;
 use crate::run::Run;
-use crate::stage::observe::{Observed, Shown, observed};
+use crate::stage::observe::Shown;
 use crate::stage::{dataset_card, validate};
 use crate::table::{self, Table, grouped};
 
@@ -137,7 +138,7 @@ impl Plan {
             sample: if args.all { None } else { args.sample },
             pictures: Pictures { roots, held, required: held },
             shown,
-            observed: observed(run, shown)?,
+            observed: Observed::read(run, shown)?,
         })
     }
 
@@ -275,7 +276,7 @@ fn for_each_batch(
         }
         if let Some(observed) = observed {
             for step in batch.iter_mut().flat_map(|(_, steps)| steps) {
-                step.observation = observed.get(&(step.episode_id.clone(), step.step)).cloned();
+                step.observation = observed.text(step).map(str::to_owned);
             }
         }
         visit(&batch)?;

@@ -24,6 +24,8 @@ pub struct Observation {
     pub episode_id: String,
     /// The step that acted on the screen.
     pub step: u32,
+    /// The application as the source calls it; empty where it does not.
+    pub application: String,
     /// Key of the application whose rules were followed: `calc`, or `generic`.
     pub app: String,
     /// How a modal was found: `declared`, `temporal`, `persistent` or `keyword`.
@@ -34,10 +36,25 @@ pub struct Observation {
     pub linear: String,
     /// Elements of the screen.
     pub elements: u32,
+    /// The elements that the compressed screen says.
+    pub said: Vec<Said>,
     /// Tokens of the compressed screen.
     pub compressed_tokens: u32,
     /// Tokens of the linear form.
     pub linear_tokens: u32,
+}
+
+/// An element as a compressed screen says it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Said {
+    /// The source's id.
+    pub id: String,
+    /// Its role in the words of the text.
+    pub role: String,
+    /// What the text says of it.
+    pub text: String,
+    /// Ids of the elements that were merged into it.
+    pub merged: Vec<String>,
 }
 
 /// Renders the screens of a run.
@@ -121,9 +138,12 @@ fn episode_of(
             audited.extend(compressed.audit(&name, &tree));
         }
         let linear = linear::write(&tree.nodes);
+        let id = |element: &u32| tree.nodes[*element as usize].id.clone();
+        let said = compressor.said(&compressed, &tree, &episode.instruction);
         rows.push(Observation {
             episode_id: step.episode_id.clone(),
             step: step.step,
+            application: step.app.clone().unwrap_or_else(|| episode.app.clone()),
             app: compressed.app,
             modal: compressed.modal.map(|found| found.name().to_owned()),
             elements: tree.nodes.len() as u32,
@@ -131,6 +151,14 @@ fn episode_of(
             linear_tokens: counter.count(&linear) as u32,
             compressed: compressed.text,
             linear,
+            said: { said.into_iter() }
+                .map(|s| Said {
+                    id: id(&s.element),
+                    role: s.role,
+                    text: s.text,
+                    merged: s.merged.iter().map(id).collect(),
+                })
+                .collect(),
         });
         before = Some(compressed.seen);
     }
@@ -151,25 +179,14 @@ pub enum Shown {
     Linear,
 }
 
-/// Screens of a run by episode and step, where prompts show them as `R/observations` has them.
-pub type Observed = std::collections::BTreeMap<(String, u32), String>;
-
-/// Reads the texts that `shown` asks for; none where it asks for no text of `R/observations`.
+/// Hands over the rows of `R/observations`, one by one.
 ///
 /// # Errors
 /// Missing observations, with the stage that makes them.
-pub fn observed(run: &Run, shown: Shown) -> Result<Option<Observed>> {
-    let pick: fn(Observation) -> String = match shown {
-        Shown::Compressed => |row| row.compressed,
-        Shown::Linear => |row| row.linear,
-        Shown::Screenshot | Shown::Elements => return Ok(None),
-    };
+pub fn observations(run: &Run, mut take: impl FnMut(Observation)) -> Result<()> {
     let path = run.require("observations/observations.parquet", "observe")?;
-    let mut observed = Observed::new();
     for batch in read_batches::<Observation>(&path)? {
-        for row in batch? {
-            observed.insert((row.episode_id.clone(), row.step), pick(row));
-        }
+        batch?.into_iter().for_each(&mut take);
     }
-    Ok(Some(observed))
+    Ok(())
 }

@@ -15,6 +15,8 @@ use crate::manifest;
 use crate::run::{Draft, Report, Run, StageInput, StageSpec};
 use crate::settings::Settings;
 
+/// What `observe` publishes, where it has run.
+const OBSERVATIONS: &str = "observations/observations.parquet";
 const TEMPLATE: &str = include_str!("report/page.html");
 
 /// Writes `R/report/index.html`.
@@ -22,20 +24,24 @@ const TEMPLATE: &str = include_str!("report/page.html");
 /// # Errors
 /// When a stage before it has not run.
 pub fn run(settings: &Settings, run: &Run) -> Result<Report> {
+    let mut inputs = vec![
+        StageInput::FromStage("traces/manifest.json", "ingest"),
+        StageInput::FromStage("traces/rejects.jsonl", "ingest"),
+        StageInput::FromStage("units/units.parquet", "label"),
+        StageInput::FromStage("encoder/metrics.jsonl", "encode"),
+        StageInput::FromStage("intents/units.parquet", "cluster"),
+        StageInput::FromStage("intents/quality.json", "cluster"),
+        StageInput::FromStage("skills/skills.json", "induce"),
+    ];
+    if run.path(OBSERVATIONS).exists() {
+        inputs.push(StageInput::FromStage(OBSERVATIONS, "observe"));
+    }
     let spec = StageSpec {
         name: "report",
         folder: "report",
         settings: serde_json::to_value(&settings.report)?,
         seed: settings.seed,
-        inputs: vec![
-            StageInput::FromStage("traces/manifest.json", "ingest"),
-            StageInput::FromStage("traces/rejects.jsonl", "ingest"),
-            StageInput::FromStage("units/units.parquet", "label"),
-            StageInput::FromStage("encoder/metrics.jsonl", "encode"),
-            StageInput::FromStage("intents/units.parquet", "cluster"),
-            StageInput::FromStage("intents/quality.json", "cluster"),
-            StageInput::FromStage("skills/skills.json", "induce"),
-        ],
+        inputs,
     };
     run.stage(&spec, |draft| page(settings, run, draft))
 }
@@ -55,6 +61,9 @@ fn page(settings: &Settings, run: &Run, draft: &mut Draft) -> Result<()> {
     let sources = counts["traces"]["sources"].as_array().cloned().unwrap_or_default();
     let synthetic = sources.iter().any(|s| s["synthetic"] == true);
 
+    let observations = run.path(OBSERVATIONS);
+    let screens = if observations.exists() { tables::screens(&observations)? } else { Vec::new() };
+
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -68,6 +77,8 @@ fn page(settings: &Settings, run: &Run, draft: &mut Draft) -> Result<()> {
         rejects => Serde(tables::rejects(&text("traces/rejects.jsonl")?)?),
         verbs => charts::bars(&tables::value_counts(&run.path("traces/steps.parquet"), "action", 12)?)?,
         environments => charts::bars(&tables::value_counts(&run.path("units/units.parquet"), "env_tag", 12)?)?,
+        screen_tokens => charts::screen_tokens(&screens)?,
+        screens => Serde(screens),
         losses => charts::losses(&text("encoder/metrics.jsonl")?)?,
         map => charts::latent_map(&intents, settings.report.map_points)?,
         map_points => intents.len().min(settings.report.map_points),

@@ -91,7 +91,14 @@ pub(super) fn compare(
             moved.find(*content, *at).or_else(|| still.find(*content, *at)).or_else(|| changed(item))
         })
         .collect();
-    if items.len() >= rules.sparse_screen && !is_same_screen(rules, before, &now, &dynamic, shift) {
+    let sparse = items.len().min(before.elements.len()) < rules.sparse_screen;
+    let background = before.elements.iter().filter(|e| !e.modal).count().max(1);
+    let same = if sparse {
+        remaining(rules, before, &now, shift, |e| !e.modal) as f64 >= rules.sparse_ratio * background as f64
+    } else {
+        is_same_screen(rules, before, &now, shift, &dynamic)
+    };
+    if !same {
         return Compared::OtherScreen;
     }
     let new: Vec<usize> = (0..items.len()).filter(|i| matched[*i].is_none()).collect();
@@ -206,14 +213,28 @@ fn global_shift(
     if agree as f64 >= rules.shift_agreement * pairs.len() as f64 { shift } else { (0, 0) }
 }
 
-/// Eq. 10: whether enough of the dynamic elements of the state before are still there. One that matches several counts once.
+/// Eq. 10: whether enough of the dynamic elements of the state before are still there.
 fn is_same_screen(
     rules: &ModalRules,
     before: &Seen,
     now: &[(u64, (i32, i32))],
-    dynamic: &dyn Fn(usize) -> bool,
     shift: (i32, i32),
+    dynamic: &dyn Fn(usize) -> bool,
 ) -> bool {
+    let now: Vec<_> = now.iter().enumerate().filter(|(i, _)| dynamic(*i)).map(|(_, pair)| *pair).collect();
+    let matches = remaining(rules, before, &now, shift, |e| e.dynamic);
+    let earlier = before.elements.iter().filter(|e| e.dynamic).count();
+    matches > rules.large_modal_matches || matches as f64 > rules.matching_ratio * earlier as f64
+}
+
+/// How many of `which` elements of the state before are among those of `now`. One that matches several counts once.
+fn remaining(
+    rules: &ModalRules,
+    before: &Seen,
+    now: &[(u64, (i32, i32))],
+    shift: (i32, i32),
+    which: impl Fn(&SeenElement) -> bool,
+) -> usize {
     let element = |(content, centre): (u64, (i32, i32))| SeenElement {
         content,
         place: None,
@@ -221,18 +242,11 @@ fn is_same_screen(
         dynamic: true,
         modal: false,
     };
-    let present: Vec<SeenElement> =
-        now.iter().enumerate().filter(|(i, _)| dynamic(*i)).map(|(_, pair)| element(*pair)).collect();
+    let present: Vec<SeenElement> = now.iter().map(|pair| element(*pair)).collect();
     let grid = Grid::new(rules.epsilon_dyn, present.iter(), (0, 0));
-    let earlier: Vec<&SeenElement> = before.elements.iter().filter(|e| e.dynamic).collect();
-    let matches = earlier
-        .iter()
-        .filter(|e| {
-            let at = (e.centre.0.saturating_add(shift.0), e.centre.1.saturating_add(shift.1));
-            grid.find(e.content, at).is_some()
-        })
-        .count();
-    matches > rules.large_modal_matches || matches as f64 > rules.matching_ratio * earlier.len() as f64
+    let at = |e: &SeenElement| (e.centre.0.saturating_add(shift.0), e.centre.1.saturating_add(shift.1));
+    let earlier = before.elements.iter().filter(|e| which(e));
+    earlier.filter(|e| grid.find(e.content, at(e)).is_some()).count()
 }
 
 /// Eq. 12: what the candidates are, and how many.

@@ -69,8 +69,20 @@ pub(super) fn drop_off_screen(tree: &Tree, items: &[Item<'_>], fates: &mut [Fate
     }
 }
 
+/// Writes what is said of an element, its label and what it holds, and tells the rule that shortened it.
+pub(super) fn say(rules: &General, keywords: &Keywords, item: &Item<'_>, out: &mut String) -> Option<Rule> {
+    let (label, rule) = shortened(rules, keywords, item, &item.label);
+    let (value, value_rule) = shortened(rules, keywords, item, &item.value);
+    *out += &label;
+    if !value.is_empty() {
+        *out += ": ";
+        *out += &value;
+    }
+    rule.or(value_rule)
+}
+
 /// A text that is shortened, and by which rule.
-pub(super) fn shortened<'t>(
+fn shortened<'t>(
     rules: &General,
     keywords: &Keywords,
     item: &Item<'t>,

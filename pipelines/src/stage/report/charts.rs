@@ -7,7 +7,11 @@ use plotters::prelude::*;
 use serde_json::Value;
 use tracemill_data::artifact::IntentRow;
 
+use super::tables::ScreenRow;
+
 const WIDTH: u32 = 720;
+/// Applications with a bar.
+const MOST_APPS: usize = 30;
 const NOISE: RGBColor = RGBColor(200, 200, 205);
 const INK: RGBColor = RGBColor(60, 64, 72);
 
@@ -47,6 +51,34 @@ pub fn bars(counts: &[(String, u64)]) -> Result<String> {
             let shown: String = name.chars().take(30).collect();
             area.draw(&Text::new(shown, (4, y + 2), font.clone())).map_err(chart_error)?;
             area.draw(&Text::new(count.to_string(), (246 + length, y + 2), font)).map_err(chart_error)?;
+        }
+        Ok(())
+    })
+}
+
+/// Mean tokens of an application's screens (A11y-Compressor, figure 3): the linear form, and compressed within it.
+pub fn screen_tokens(rows: &[ScreenRow]) -> Result<String> {
+    let rows = &rows[..rows.len().min(MOST_APPS)];
+    let top = rows.iter().map(|row| row.linear.max(row.compressed)).fold(1.0, f64::max);
+    if rows.is_empty() {
+        return Ok(String::new());
+    }
+    let row_height = 26;
+    svg(row_height * rows.len() as u32 + 8, |area| {
+        for (i, row) in rows.iter().enumerate() {
+            let y = i as i32 * row_height as i32 + 4;
+            let length = |tokens: f64| 200 + (f64::from(WIDTH - 360) * tokens / top).max(1.0) as i32;
+            let bar = |to, from, height, color: RGBColor| {
+                Rectangle::new([(200, y + from), (to, y + from + height)], color.filled())
+            };
+            area.draw(&bar(length(row.linear), 0, 18, RGBColor(208, 215, 224))).map_err(chart_error)?;
+            area.draw(&bar(length(row.compressed), 4, 10, RGBColor(63, 106, 160))).map_err(chart_error)?;
+            let font = ("sans-serif", 14).into_font().color(&INK);
+            let shown: String = row.app.chars().take(26).collect();
+            area.draw(&Text::new(shown, (4, y + 3), font.clone())).map_err(chart_error)?;
+            let figures = format!("{:.0} of {:.0}", row.compressed, row.linear);
+            let end = length(row.linear.max(row.compressed)) + 6;
+            area.draw(&Text::new(figures, (end, y + 3), font)).map_err(chart_error)?;
         }
         Ok(())
     })

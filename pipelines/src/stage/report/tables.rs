@@ -61,6 +61,63 @@ pub fn value_counts(path: &Path, column: &str, top: u32) -> Result<Vec<(String, 
         .collect())
 }
 
+/// Screens of an application, as text.
+#[derive(Debug, Clone, Serialize)]
+pub struct ScreenRow {
+    /// The application.
+    pub app: String,
+    /// Screens.
+    pub screens: u32,
+    /// Mean elements of a screen.
+    pub elements: f64,
+    /// Mean tokens in the linear form.
+    pub linear: f64,
+    /// Mean tokens compressed.
+    pub compressed: f64,
+    /// Compressed tokens over linear ones, of all its screens.
+    pub ratio: f64,
+    /// Screens with something in front.
+    pub modals: u32,
+}
+
+/// Token statistics by application (A11y-Compressor, figure 3), the application with the longest screens first.
+pub fn screens(path: &Path) -> Result<Vec<ScreenRow>> {
+    let sum = |name: &str| col(name).cast(DataType::Float64).sum().alias(name);
+    let sums = LazyFrame::scan_parquet(PlRefPath::try_from_path(path)?, ScanArgsParquet::default())?
+        .group_by([col("application")])
+        .agg([
+            len().cast(DataType::UInt32).alias("screens"),
+            sum("elements"),
+            sum("linear_tokens"),
+            sum("compressed_tokens"),
+            col("modal").is_not_null().cast(DataType::UInt32).sum().alias("modals"),
+        ])
+        .collect()?;
+    let (apps, screens) = (sums.column("application")?.str()?, sums.column("screens")?.u32()?);
+    let modals = sums.column("modals")?.u32()?;
+    let number = |name: &str| -> PolarsResult<_> { Ok(sums.column(name)?.f64()?.clone()) };
+    let (elements, linear, compressed) =
+        (number("elements")?, number("linear_tokens")?, number("compressed_tokens")?);
+    let mut rows: Vec<ScreenRow> = (0..sums.height())
+        .map(|i| {
+            let count = screens.get(i).unwrap_or(0);
+            let mean = |values: &Float64Chunked| values.get(i).unwrap_or(0.0) / f64::from(count.max(1));
+            let (linear, compressed) = (mean(&linear), mean(&compressed));
+            ScreenRow {
+                app: apps.get(i).filter(|app| !app.is_empty()).unwrap_or("(not named)").to_owned(),
+                screens: count,
+                elements: mean(&elements),
+                linear,
+                compressed,
+                ratio: if linear > 0.0 { compressed / linear } else { 1.0 },
+                modals: modals.get(i).unwrap_or(0),
+            }
+        })
+        .collect();
+    rows.sort_by(|a, b| b.linear.total_cmp(&a.linear).then_with(|| a.app.cmp(&b.app)));
+    Ok(rows)
+}
+
 /// A skill as the page shows it.
 #[derive(Debug, Serialize)]
 pub struct SkillCard {
