@@ -1,5 +1,7 @@
 //! The integration binary: what users do, on files.
 
+/// `diff` of two runs.
+mod diff;
 /// Data sets: export, validation, lineage, the loop evaluated.
 mod export;
 /// Scores, rewards and the lexical executor.

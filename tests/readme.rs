@@ -49,7 +49,7 @@ fn the_tour_works_after_the_demo() {
 #[test]
 fn the_stages_work_one_by_one() {
     let dir = tempfile::tempdir().expect("a temporary folder");
-    for words in commands("stages") {
+    for words in commands("stages").into_iter().chain(commands("diff")) {
         run(dir.path(), &words);
     }
 }

@@ -211,6 +211,7 @@ impl Building {
             self.dump.windows.push(Window {
                 role: node.role.clone(),
                 title: node.name.clone(),
+                application: self.dump.applications.last().cloned().unwrap_or_default(),
                 active: node.is("active"),
                 modal: node.is("modal"),
                 rect: node.rect,

@@ -224,7 +224,7 @@ struct Work<'t, 'r> {
 impl Work<'_, '_> {
     fn reduce(&mut self) {
         let general = &self.rules.general;
-        reduce::drop_noise(general, self.tree, &self.items, !self.layout.app.desktop, &mut self.fates);
+        reduce::drop_noise(general, self.tree, &self.items, self.layout.in_shell, &mut self.fates);
         if self.layout.simplify_off_screen {
             reduce::drop_off_screen(self.tree, &self.items, &mut self.fates);
         }
@@ -329,7 +329,7 @@ impl Work<'_, '_> {
             windows::Windows::default()
         };
         let mut parts: Vec<(String, bool, Vec<usize>)> = Vec::new();
-        for region in self.layout.regions {
+        for region in &self.layout.regions {
             if parts.iter().all(|(name, ..)| *name != region.name) {
                 parts.push((region.name.clone(), region.grid, Vec::new()));
             }

@@ -43,6 +43,7 @@ pub(super) struct Vocabulary {
     scores: BTreeMap<String, u8>,
     alias: BTreeMap<String, String>,
     valued: BTreeSet<String>,
+    fields: BTreeSet<String>,
 }
 
 impl Vocabulary {
@@ -54,6 +55,7 @@ impl Vocabulary {
             scores: all.into_iter().flatten().collect(),
             alias: roles.alias.clone(),
             valued: roles.valued.iter().cloned().collect(),
+            fields: roles.fields.iter().cloned().collect(),
         }
     }
 
@@ -80,7 +82,7 @@ impl Vocabulary {
                 let (role, score) = self.role(&node.role);
                 // Android says of any view whether it can be touched.
                 let acts = ["clickable", "checkable", "editable"].iter().any(|state| node.is(state));
-                let score = if acts { score.min(HIGH) } else { score };
+                let score = if acts || self.fields.contains(&node.role) { score.min(HIGH) } else { score };
                 // AT-SPI gives buttons and cells a value too, which says nothing.
                 let has_value = self.valued.contains(role.as_ref());
                 let value = if has_value { on_one_line(&node.value) } else { Cow::Borrowed("") };

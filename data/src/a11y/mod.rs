@@ -17,6 +17,8 @@ mod reduce;
 mod region;
 pub mod rules;
 mod sheet;
+#[cfg(test)]
+mod shell_tests;
 mod structure;
 #[cfg(test)]
 mod tests;

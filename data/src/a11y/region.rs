@@ -8,8 +8,10 @@ use super::tree::Tree;
 #[derive(Debug, Clone)]
 pub(super) struct Layout<'r> {
     pub app: &'r App,
-    /// The regions of the application, or of the view that is open.
-    pub regions: &'r [Region],
+    /// The regions of the desktop's bars, then those of the application or of the view that is open.
+    pub regions: Vec<&'r Region>,
+    /// Whether the desktop's bars are around the application.
+    pub in_shell: bool,
     /// Whether elements above and below the screen are left out.
     pub simplify_off_screen: bool,
     /// For each element, the position of its region; none where no region takes it.
@@ -30,28 +32,57 @@ impl Layout<'_> {
 
 /// Tells the application and assigns regions.
 pub(super) fn lay_out<'r>(rules: &'r Rules, tree: &Tree, items: &[Item<'_>]) -> Layout<'r> {
-    let app = detect(rules, tree, items);
+    let shell = &rules.general.shell;
+    let tells = |item: &Item<'_>| {
+        shell.names.contains(&item.low) && shell.roles.iter().any(|role| *role == item.role)
+    };
+    let bars = if items.iter().any(tells) { &shell.regions[..] } else { &[] };
+    let screen = tree.screen_size();
+    let app = detect(rules, tree, items, &|item| {
+        item.role.ends_with("button") && bars.iter().any(|bar| fits(bar, item, screen, None))
+    });
     let has = |name: &String| items.iter().any(|item| item.low == *name);
     let view = app.views.iter().find(|view| view.names.iter().filter(|name| has(name)).count() >= view.least);
-    let regions = view.map_or(&app.regions[..], |view| &view.regions);
-    let screen = tree.screen_size();
+    let own = view.map_or(&app.regions[..], |view| &view.regions);
+    // The desktop's rules have its bars.
+    let bars = if app.desktop { &[] } else { bars };
+    let regions: Vec<&Region> = bars.iter().chain(own).collect();
     let split = app.split.as_ref().map(|split| boundary(split, screen.0, items));
     let of = items
         .iter()
         .map(|item| regions.iter().position(|region| fits(region, item, screen, split)))
         .collect();
-    Layout { app, regions, simplify_off_screen: view.is_some_and(|view| view.simplify_off_screen), of }
+    let simplify_off_screen = view.is_some_and(|view| view.simplify_off_screen);
+    Layout { app, in_shell: !bars.is_empty(), regions, simplify_off_screen, of }
 }
 
-/// The application with the most weight of clues; the desktop where no other is told.
-fn detect<'r>(rules: &'r Rules, tree: &Tree, items: &[Item<'_>]) -> &'r App {
-    let titles: Vec<String> = { tree.windows.iter().map(|window| window.title.as_str()) }
-        .chain(tree.applications.iter().map(String::as_str))
+/// The application with the most weight of clues; the desktop where no other is told. What `launches` applications tells of
+/// the desktop only. Where the source says which application's window is in front, only what belongs to it counts.
+fn detect<'r>(
+    rules: &'r Rules,
+    tree: &Tree,
+    items: &[Item<'_>],
+    launches: &dyn Fn(&Item<'_>) -> bool,
+) -> &'r App {
+    let active = tree.windows.iter().find(|window| window.active).map(|window| &window.application);
+    let active = active.filter(|name| !name.is_empty());
+    let in_front = |name: &str| active.is_none_or(|active| active == name);
+    let windows = tree.windows.iter().filter(|window| in_front(&window.application));
+    let titles: Vec<String> = windows
+        .map(|window| window.title.as_str())
+        .chain(tree.applications.iter().map(String::as_str).filter(|name| in_front(name)))
         .map(str::to_lowercase)
         .collect();
     let text = all_labels(items);
+    let of_active = |item: &Item<'_>| {
+        let window = item.node.window.and_then(|window| tree.windows.get(window as usize));
+        window.is_none_or(|window| in_front(&window.application))
+    };
+    let counts: Vec<bool> = items.iter().map(|item| of_active(item) && !launches(item)).collect();
     let weight = |app: &App| -> u32 {
-        app.clues.iter().filter(|clue| holds(clue, &titles, items, &text)).map(|clue| clue.weight).sum()
+        let counts = |index: usize| app.desktop || counts[index];
+        let holds = |clue: &&Clue| holds(clue, &titles, items, &text, &counts);
+        app.clues.iter().filter(holds).map(|clue| clue.weight).sum()
     };
     let mut best: Option<(&App, u32)> = None;
     for app in &rules.apps {
@@ -66,16 +97,23 @@ fn detect<'r>(rules: &'r Rules, tree: &Tree, items: &[Item<'_>]) -> &'r App {
     best.map_or(&rules.generic, |(app, _)| app)
 }
 
-fn holds(clue: &Clue, titles: &[String], items: &[Item<'_>], text: &str) -> bool {
+fn holds(
+    clue: &Clue,
+    titles: &[String],
+    items: &[Item<'_>],
+    text: &str,
+    counts: &dyn Fn(usize) -> bool,
+) -> bool {
     if !clue.windows.is_empty() {
         return titles.iter().any(|title| clue.windows.iter().any(|part| title.contains(part.as_str())));
     }
     if !clue.names.is_empty() && !named(&clue.names, text, false) {
         return false;
     }
-    items.iter().any(|item| {
+    items.iter().enumerate().any(|(index, item)| {
         (clue.roles.is_empty() || clue.roles.iter().any(|role| *role == item.role))
             && (clue.names.is_empty() || named(&clue.names, &item.low, clue.exact))
+            && counts(index)
     })
 }
 

@@ -18,6 +18,21 @@ pub struct General {
     pub reduce: ReduceRules,
     /// Semantic structuring (appendix D).
     pub structure: StructureRules,
+    /// The desktop's bars around an application.
+    pub shell: Shell,
+}
+
+/// The desktop's own bars, which are there whatever application is in front.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shell {
+    /// Roles of the elements that tell it.
+    pub roles: Vec<String>,
+    /// Their labels, in lower case and whole.
+    pub names: Vec<String>,
+    /// Its regions, which come before those of the application.
+    #[serde(rename = "region")]
+    pub regions: Vec<Region>,
 }
 
 /// Roles by priority.
@@ -28,6 +43,8 @@ pub struct Roles {
     pub highest: Vec<String>,
     pub high: Vec<String>,
     pub medium: Vec<String>,
+    /// Edit fields by a role that other toolkits have for a label, told by its spelling.
+    pub fields: Vec<String>,
     /// Roles whose value is worth showing.
     pub valued: Vec<String>,
     /// Other toolkits' words for them.
@@ -102,6 +119,8 @@ pub struct ReduceRules {
     pub default: usize,
     /// Roles whose text is shortened.
     pub paragraphs: Vec<String>,
+    /// Characters beyond which any other text keeps its beginning and its end.
+    pub long: usize,
     /// Words of an instruction that are no keywords (table 5).
     pub stop_words: Vec<String>,
     /// States that the compressed text says.
@@ -124,7 +143,7 @@ pub struct Noise {
     /// Only elements without a label.
     #[serde(default)]
     pub unlabelled: bool,
-    /// Not where the desktop itself is in front.
+    /// Only where an application stands before the desktop and its bars.
     #[serde(default)]
     pub only_behind: bool,
 }

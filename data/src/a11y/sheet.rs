@@ -1,8 +1,9 @@
 //! A spreadsheet as a table (D.4): the cells that hold something, row by row, under their columns.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::item::Item;
+use super::item::{Item, on_one_line};
 use super::reduce::Keywords;
 
 /// Column and row of a cell, from 1.
@@ -57,7 +58,7 @@ impl Sheet {
     ) -> impl Iterator<Item = (usize, &'static str)> + 'a {
         self.cells.values().map(move |index| {
             let item = &items[*index];
-            let rule = match (item.value.is_empty(), keywords.has(&item.low)) {
+            let rule = match (content(item).is_empty(), keywords.has(&item.low)) {
                 (false, _) => "cell-with-value",
                 (true, true) => "cell-of-instruction",
                 (true, false) => "cell-empty",
@@ -81,7 +82,7 @@ impl Sheet {
         let mut empty: Option<(u32, i32, u32, i32)> = None;
         for (row, (y, cells)) in &rows {
             let shown: BTreeSet<u32> = { cells.iter() }
-                .filter(|(_, i)| !items[*i].value.is_empty() || keywords.has(&items[*i].low))
+                .filter(|(_, i)| !content(&items[*i]).is_empty() || keywords.has(&items[*i].low))
                 .map(|(column, _)| *column)
                 .collect();
             let (Some(from), Some(to)) = (shown.first(), shown.last()) else {
@@ -99,16 +100,28 @@ impl Sheet {
             if *from != first {
                 row_text += &format!("{}: ", column_name(*from));
             }
-            let values: BTreeMap<u32, &str> =
-                cells.iter().map(|(c, i)| (*c, items[*i].value.as_ref())).collect();
+            let values: BTreeMap<u32, Cow<'_, str>> =
+                cells.iter().map(|(c, i)| (*c, cell_text(&items[*i]))).collect();
+            // The columns that the heading names, and no other: hidden ones are not counted.
             let parts: Vec<&str> =
-                (*from..=*to).map(|c| values.get(&c).copied().unwrap_or_default()).collect();
+                columns.range(*from..=*to).map(|(c, _)| values.get(c).map_or("", |text| text)).collect();
             row_text += &parts.join(" | ");
             *out += row_text.trim_end();
             out.push('\n');
         }
         write_empty(empty, out);
     }
+}
+
+/// What a cell holds; it is called by its address.
+fn content<'i>(item: &'i Item<'_>) -> Cow<'i, str> {
+    on_one_line(&item.node.text)
+}
+
+/// What a cell holds, as a part of a row: a sign that parts cells is marked.
+fn cell_text<'i>(item: &'i Item<'_>) -> Cow<'i, str> {
+    let text = content(item);
+    if text.contains('|') { Cow::Owned(text.replace('|', "\\|")) } else { text }
 }
 
 fn write_empty(run: Option<(u32, i32, u32, i32)>, out: &mut String) {
@@ -173,7 +186,7 @@ mod tests {
             out,
             "columns (x): A 105, B 205, C 305\n\
              row 1 (y 25): Site | kWh\n\
-             row 2 (y 45): B: a|b c | x\n\
+             row 2 (y 45): B: a\\|b c | x\n\
              rows 3-4 (y 65 to 85): empty\n\
              row 5 (y 105): C:\n\
              row 6 (y 125): empty\n"

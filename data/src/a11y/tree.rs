@@ -46,6 +46,14 @@ impl Rect {
         }
     }
 
+    /// Whether the other box lies inside.
+    pub fn encloses(self, other: Self) -> bool {
+        self.x <= other.x
+            && self.y <= other.y
+            && other.right() <= self.right()
+            && other.bottom() <= self.bottom()
+    }
+
     /// Whether the point lies inside.
     pub fn contains(self, (x, y): (i32, i32)) -> bool {
         (self.x..self.right()).contains(&x) && (self.y..self.bottom()).contains(&y)
@@ -84,6 +92,8 @@ pub struct Window {
     pub role: String,
     /// Title.
     pub title: String,
+    /// Name of the application that it belongs to, where the source has it.
+    pub application: String,
     /// Whether it has the focus.
     pub active: bool,
     /// Whether it says that it blocks the others.
@@ -161,7 +171,7 @@ pub(super) fn shown(text: &str) -> String {
 }
 
 /// Elements that a tree may have: far above any screen, and little enough to be read in a second.
-pub const MOST_ELEMENTS: usize = 2_000_000;
+pub const MOST_ELEMENTS: usize = 200_000;
 
 #[cfg(test)]
 mod tests {

@@ -5,11 +5,13 @@
 
 mod actions;
 mod agreement;
+mod matching;
 mod purity;
 mod separation;
 
 pub use actions::{ActionMetrics, Rate, StepScore, action_metrics};
 pub use agreement::adjusted_rand_index;
+pub use matching::{Became, GroupChange, match_groups, stability};
 pub use purity::{Purity, purity};
 pub use separation::{Separation, separation};
 

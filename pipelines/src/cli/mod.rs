@@ -106,10 +106,29 @@ enum Command {
     Doctor(DoctorArgs),
     /// Walk from a skill, a subgroup, a unit, a row or an episode back to its source records.
     Explain(ExplainArgs),
+    /// How the intents, skills and lessons of two runs differ, and why.
+    Diff(DiffArgs),
     /// Look into a ledger of model calls.
     Ledger(stage::ledger::LedgerArgs),
     /// Write R/report/index.html: one self-contained page.
     Report(StageArgs),
+}
+
+/// Arguments of `diff`.
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// The run before.
+    #[arg(value_name = "RUN_A")]
+    pub before: PathBuf,
+    /// The run after.
+    #[arg(value_name = "RUN_B")]
+    pub after: PathBuf,
+    /// Folder for diff.html and diff.json.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// JSON instead of tables.
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -328,6 +347,7 @@ impl Cli {
             Command::Topology { command: TopologyCommand::Show(args) } => stage::topology::show(&args),
             Command::Topology { command: TopologyCommand::Visit(args) } => stage::topology_visit::run(&args),
             Command::Explain(args) => stage::explain::run(&args),
+            Command::Diff(args) => stage::diff::run(&args),
             Command::Ledger(args) => stage::ledger::run(&args),
             Command::Report(args) => one_stage(&args, stage::report::run),
         }

@@ -3,6 +3,7 @@
 pub mod cluster;
 pub mod compress;
 mod dataset_card;
+pub mod diff;
 pub mod doctor;
 mod doctor_dataset;
 pub mod embed;

@@ -12,7 +12,7 @@ mod tests;
 use super::item::Item;
 use super::region::Layout;
 use super::rules::ModalRules;
-use super::tree::Tree;
+use super::tree::{Rect, Tree};
 pub use temporal::Seen;
 
 /// How a modal was found.
@@ -58,15 +58,21 @@ fn declared(rules: &ModalRules, tree: &Tree, items: &[Item<'_>]) -> Vec<bool> {
     };
     let widest = rules.declared_width * f64::from(tree.screen_size().0);
     let mut declared: Vec<bool> = items.iter().map(of_window).collect();
+    // The outermost box looked at last: what lies in it and in its run asks for nothing that it did not ask for.
+    let mut outer: Option<(Rect, usize)> = None;
     for (index, item) in items.iter().enumerate() {
         let asks = rules.declared_tags.iter().any(|tag| *tag == item.role);
         let Some(rect) = item.node.rect.filter(|rect| asks && f64::from(rect.width) < widest) else {
             continue;
         };
+        if outer.is_some_and(|(around, end)| index < end && around.encloses(rect)) {
+            continue;
+        }
         // What is in it follows it; what lies behind it stands elsewhere in the document.
         let inside =
             items[index..].iter().take_while(|item| item.centre.is_some_and(|at| rect.contains(at))).count();
         let members = index..index + inside;
+        outer = Some((rect, members.end));
         let decides = |item: &Item<'_>| item.role.ends_with("button") && keyword::closes(rules, &item.low);
         if items[members.clone()].iter().any(decides) {
             declared[members].fill(true);

@@ -14,8 +14,8 @@ use super::super::rules::ReduceRules;
 ///
 /// Elements are taken by priority (table 4), then the longer label, then document order; each is merged into the first of
 /// those already kept that it duplicates. So nothing is merged into what is merged itself, and the outcome does not depend on
-/// the order of comparison. Interactive elements are merged only if they are called the same: `Save` and `Save as`, one below
-/// the other, are two.
+/// the order of comparison. Interactive elements are merged only if they are called the same and their boxes touch: `Save` and
+/// `Save as`, one below the other, are two, and so are two spin buttons at 0. What holds a value of its own is no duplicate.
 pub(in super::super) fn merge(
     rules: &ReduceRules,
     items: &[Item<'_>],
@@ -33,9 +33,9 @@ pub(in super::super) fn merge(
             let (a, b) = ((&items[index], &names[index][..]), (&items[other], &names[other][..]));
             if together(index, other) { is_duplicate(rules, a, b) } else { None }
         };
-        match kept.find(&items[index], duplicate) {
+        match kept.find(&items[index], &names[index], duplicate) {
             Some((into, rule)) => fates[index] = Fate::Merged { into, rule },
-            None => kept.add(index, &items[index]),
+            None => kept.add(index, &items[index], &names[index]),
         }
     }
 }
@@ -44,17 +44,23 @@ fn without_blanks(label: &str) -> Cow<'_, str> {
     if label.contains(' ') { Cow::Owned(label.replace(' ', "")) } else { Cow::Borrowed(label) }
 }
 
+/// Elements that are remembered of one place, of one name at a place and of one name in a row. No screen has more, and
+/// comparing all of them would take quadratic time.
+const CROWD: usize = 256;
+
 /// Elements that stay, by place and by name.
 struct Kept<'a> {
     rules: &'a ReduceRules,
     near: HashMap<(i64, i64), Vec<usize>>,
+    /// By place and the hash of the name without blanks.
+    same: HashMap<(i64, i64, u64), Vec<usize>>,
     /// By the label's hash: what collides is compared and found to be another.
     named: HashMap<(u64, i64), Vec<usize>>,
 }
 
 impl<'a> Kept<'a> {
     fn new(rules: &'a ReduceRules) -> Self {
-        Self { rules, near: HashMap::new(), named: HashMap::new() }
+        Self { rules, near: HashMap::new(), same: HashMap::new(), named: HashMap::new() }
     }
 
     fn cell(&self, at: (i32, i32)) -> (i64, i64) {
@@ -66,22 +72,37 @@ impl<'a> Kept<'a> {
         i64::from(y).div_euclid(i64::from(self.rules.same_name_dy.max(1)))
     }
 
-    fn add(&mut self, index: usize, item: &Item<'_>) {
+    fn add(&mut self, index: usize, item: &Item<'_>, name: &str) {
         let at = item.node.centre();
-        self.near.entry(self.cell(at)).or_default().push(index);
-        self.named.entry((xxh3_64(item.label.as_bytes()), self.band(at.1))).or_default().push(index);
+        let cell = self.cell(at);
+        let band = (xxh3_64(item.label.as_bytes()), self.band(at.1));
+        let lists = [
+            self.near.entry(cell).or_default(),
+            self.same.entry((cell.0, cell.1, xxh3_64(name.as_bytes()))).or_default(),
+            self.named.entry(band).or_default(),
+        ];
+        for list in lists {
+            if list.len() < CROWD {
+                list.push(index);
+            }
+        }
     }
 
     /// The first element, in the order of keeping, that `duplicate` accepts.
     fn find(
         &self,
         item: &Item<'_>,
+        name: &str,
         duplicate: impl Fn(usize) -> Option<&'static str>,
     ) -> Option<(usize, Rule)> {
         let at = item.node.centre();
         let (cx, cy) = self.cell(at);
         let cells = (-1..=1).flat_map(|dx| (-1..=1).map(move |dy| (cx + dx, cy + dy)));
-        let near = cells.filter_map(|cell| self.near.get(&cell)).flatten();
+        let hash = xxh3_64(name.as_bytes());
+        let near = cells.flat_map(|cell| {
+            let crowd = self.near.get(&cell).into_iter().flatten();
+            crowd.chain(self.same.get(&(cell.0, cell.1, hash)).into_iter().flatten())
+        });
         let band = self.band(at.1);
         let label = xxh3_64(item.label.as_bytes());
         let named = (band - 1..=band + 1).filter_map(|band| self.named.get(&(label, band)));
@@ -107,12 +128,23 @@ fn is_duplicate(
     let (dx, dy) = (f64::from(ax) - f64::from(bx), f64::from(ay) - f64::from(by));
     let close = dx.hypot(dy) <= rules.distance;
     let both_act = a.is_interactive() && b.is_interactive();
+    // Side by side or below one another, two that can be acted on are two, and two of one tag, as in a table.
+    if (both_act || a.role == b.role) && apart(a, b) {
+        return None;
+    }
+    // What is merged is not said: a value must not go with it.
+    let lost = |item: &Item<'_>, by: &Item<'_>| {
+        !item.value.is_empty() && item.value != by.value && item.value != by.label
+    };
+    if lost(a, b) {
+        return None;
+    }
     if a.label == b.label && dy.abs() <= f64::from(rules.same_name_dy) {
         let width = |item: &Item<'_>| item.node.rect.map_or(0, |rect| rect.width);
         let reach = f64::from(width(a).min(width(b)));
-        // One element said by several tags; two of one tag, beside or below one another, are two, as in a table.
-        let several_tags = !both_act && (a.role != b.role || overlap(a, b));
-        if close || several_tags || (both_act && dx.abs() <= reach) {
+        // One element said by several tags; its name is a name, not what it happens to hold.
+        let named = |item: &Item<'_>| !item.node.name.is_empty() || !item.is_interactive();
+        if close || (!both_act && named(a) && named(b)) || (both_act && dx.abs() <= reach) {
             return Some("same-name");
         }
     }
@@ -124,11 +156,13 @@ fn is_duplicate(
     }
     let (short, long) = if a_name.len() <= b_name.len() { (a_name, b_name) } else { (b_name, a_name) };
     let lengths = (short.chars().count() as f64, long.chars().count() as f64);
-    let alike = long.contains(short) && lengths.1 <= rules.length_ratio * lengths.0;
+    let is_number = short.bytes().all(|b| !b.is_ascii_alphabetic() && b.is_ascii());
+    let alike = !is_number && long.contains(short) && lengths.1 <= rules.length_ratio * lengths.0;
     (alike && !both_act).then_some("same-place")
 }
 
-fn overlap(a: &Item<'_>, b: &Item<'_>) -> bool {
+/// Whether two boxes share no pixel.
+fn apart(a: &Item<'_>, b: &Item<'_>) -> bool {
     let (Some(a), Some(b)) = (a.node.rect, b.node.rect) else { return false };
-    a.x < b.right() && b.x < a.right() && a.y < b.bottom() && b.y < a.bottom()
+    a.x >= b.right() || b.x >= a.right() || a.y >= b.bottom() || b.y >= a.bottom()
 }

@@ -16,7 +16,8 @@ pub(super) use merge::merge;
 pub(super) use paragraph::{Keywords, shorten};
 
 /// Marks what is noise: what no rule can be about (nothing to call it by and nothing to do), what lies beyond the screen, and
-/// what the rules name. `in_front` says that an application hides the desktop.
+/// what the rules name. `in_front` says that an application stands before
+/// the desktop and its bars.
 pub(super) fn drop_noise(
     rules: &General,
     tree: &Tree,
@@ -73,12 +74,33 @@ pub(super) fn drop_off_screen(tree: &Tree, items: &[Item<'_>], fates: &mut [Fate
 pub(super) fn say(rules: &General, keywords: &Keywords, item: &Item<'_>, out: &mut String) -> Option<Rule> {
     let (label, rule) = shortened(rules, keywords, item, &item.label);
     let (value, value_rule) = shortened(rules, keywords, item, &item.value);
-    *out += &label;
+    write_text(&label, out);
     if !value.is_empty() {
         *out += ": ";
-        *out += &value;
+        write_text(&value, out);
     }
     rule.or(value_rule)
+}
+
+/// A text that itself says a place, as the elements of a line do, is quoted: it could be read as another element.
+fn write_text(text: &str, out: &mut String) {
+    if says_a_place(text) {
+        *out += &format!("{text:?}");
+    } else {
+        *out += text;
+    }
+}
+
+/// Whether `(12,34)` stands in a text.
+fn says_a_place(text: &str) -> bool {
+    let number = |text: &str| {
+        let digits = text.strip_prefix('-').unwrap_or(text);
+        !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
+    };
+    text.split('(').skip(1).any(|rest| {
+        let inner = rest.split_once(')').and_then(|(inner, _)| inner.split_once(','));
+        inner.is_some_and(|(x, y)| number(x) && number(y))
+    })
 }
 
 /// A text that is shortened, and by which rule.
@@ -89,7 +111,10 @@ fn shortened<'t>(
     text: &Cow<'t, str>,
 ) -> (Cow<'t, str>, Option<Rule>) {
     if !rules.reduce.paragraphs.iter().any(|role| *role == item.role) {
-        return (text.clone(), None);
+        return match paragraph::both_ends(text, rules.reduce.long) {
+            Some(short) => (Cow::Owned(short), Some(Rule::named("long-text"))),
+            None => (text.clone(), None),
+        };
     }
     match shorten(text, keywords, &rules.reduce) {
         Some((short, rule)) => (Cow::Owned(short), Some(rule)),

@@ -79,3 +79,16 @@ pub(in super::super) fn shorten(
     let short = format!("{front}{}{back}", kept.trim());
     (short.len() < text.len()).then(|| (short, Rule::named(rule)))
 }
+
+/// The beginning and the end of a text of more than `long` characters, the last two thirds of what is kept from its end: an
+/// editor's title and a terminal's last lines.
+pub(super) fn both_ends(text: &str, long: usize) -> Option<String> {
+    let characters = if text.len() <= long { 0 } else { text.chars().count() };
+    if characters <= long {
+        return None;
+    }
+    let (front, back) = (long / 3, long - long / 3);
+    let beginning: String = text.chars().take(front).collect();
+    let end: String = text.chars().skip(characters - back).collect();
+    Some(format!("{}...{}", beginning.trim_end(), end.trim_start()))
+}

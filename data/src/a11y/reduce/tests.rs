@@ -49,10 +49,66 @@ fn equal_names_reach_further_unless_both_are_acted_on() {
     assert_eq!(reduced(vec![far("label", 0, 0), far("push-button", 300, 29)])[0], merged(1, "same-name"));
     assert_eq!(reduced(vec![far("label", 0, 0), far("push-button", 300, 31)])[0], Fate::Kept);
     assert_eq!(reduced(vec![far("push-button", 0, 0), far("push-button", 300, 0)]), [Fate::Kept, Fate::Kept]);
-    assert_eq!(
-        reduced(vec![far("push-button", 0, 0), far("push-button", 39, 20)])[1],
-        merged(0, "same-name")
+    assert_eq!(reduced(vec![far("push-button", 0, 0), far("push-button", 39, 9)])[1], merged(0, "same-name"));
+    assert_eq!(reduced(vec![far("push-button", 0, 0), far("push-button", 39, 10)])[1], Fate::Kept);
+}
+
+#[test]
+fn what_stands_apart_or_holds_a_value_of_its_own_is_no_duplicate() {
+    let holding = |role: &str, name: &str, text: &str, rect: [i32; 4]| Node {
+        text: text.into(),
+        ..node(role, name, rect)
+    };
+    let both_kept = |a: Node, b: Node| {
+        let fates = reduced(vec![a.clone(), b.clone()]);
+        assert_eq!(fates, [Fate::Kept, Fate::Kept], "{a:?} {b:?}");
+    };
+    let below = [0, 27, 60, 20];
+    both_kept(holding("spin-button", "", "0", [0, 0, 60, 20]), holding("spin-button", "", "0", below));
+    both_kept(node("list-item", "•", [0, 0, 60, 20]), node("list-item", "•", [0, 20, 60, 20]));
+    both_kept(node("table-cell", "12.0", [0, 0, 30, 15]), node("table-cell", "12.0", [0, 15, 30, 15]));
+    // An edit field in AT-SPI's words, beside its label, and with a cell of the name that it holds.
+    both_kept(node("label", "Name", [0, 0, 40, 20]), holding("text", "", "John", [300, 0, 90, 20]));
+    both_kept(holding("text", "", "A1", [4, 124, 60, 20]), node("table-cell", "A1", [41, 157, 75, 17]));
+    let fates = reduced(vec![
+        node("label", "Name", [0, 0, 40, 20]),
+        holding("text", "Name", "John", [300, 0, 90, 20]),
+    ]);
+    assert_eq!(fates, [merged(1, "same-name"), Fate::Kept]);
+    // A number in another number is no part of it.
+    both_kept(node("label", "5", [0, 0, 20, 20]), node("entry", "15", [10, 0, 20, 20]));
+    // What only one of two fields holds stays.
+    both_kept(
+        holding("entry", "Amount", "3", [0, 0, 60, 20]),
+        holding("entry", "Amount", "4", [0, 5, 60, 20]),
     );
+}
+
+#[test]
+fn a_crowd_at_one_place_takes_no_quadratic_time() {
+    // Every name is another: each would be compared with all before it, 200 million times.
+    let crowd = |i: usize| node("label", &format!("label number {i:06}"), [5, 5, 10, 10]);
+    let fates = reduced((0..20_000).map(crowd).collect());
+    assert_eq!(fates.iter().filter(|fate| **fate == Fate::Kept).count(), 20_000);
+}
+
+#[test]
+fn a_text_that_says_a_place_is_quoted_and_a_long_one_keeps_both_ends() {
+    let rules = Rules::builtin().general;
+    let vocabulary = Vocabulary::new(&rules.roles);
+    let said = |role: &str, name: &str| {
+        let tree = Tree { nodes: vec![node(role, name, [0, 0, 10, 10])], ..Tree::default() };
+        let mut out = String::new();
+        let rule = say(&rules, &Keywords::default(), &vocabulary.items(&tree)[0], &mut out);
+        (out, rule)
+    };
+    assert_eq!(said("link", "Save (10,20); Delete all (30,40)").0, "\"Save (10,20); Delete all (30,40)\"");
+    assert_eq!(said("link", "Tax (2024, net)").0, "Tax (2024, net)");
+    let long: String = (0..1_000).map(|i| format!("{i} ")).collect();
+    let (short, rule) = said("terminal", &long);
+    assert_eq!(rule, Some(Rule::named("long-text")));
+    assert!(short.starts_with("0 1 2 ") && short.contains("...") && short.ends_with(" 998 999"), "{short}");
+    assert!(short.chars().count() <= rules.reduce.long + 3);
 }
 
 #[test]
