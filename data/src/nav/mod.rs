@@ -13,6 +13,7 @@
 //! made from a graph. [`declare`] holds the declarations of states and observations, which take labels of the
 //! screen instead.
 
+mod assumed;
 mod build;
 pub mod command;
 mod dag;
@@ -37,6 +38,8 @@ mod topology;
 mod forest_tests;
 #[cfg(test)]
 mod real_tests;
+#[cfg(test)]
+mod rip_tests;
 #[cfg(test)]
 mod source_tests;
 #[cfg(test)]
