@@ -132,6 +132,11 @@ impl GraphBuilder {
         self.rejects.push(Rejected { place, kind, reason: reason.into() });
     }
 
+    /// What was refused so far.
+    pub(super) fn rejects(&self) -> &[Rejected] {
+        &self.rejects
+    }
+
     /// A control was seen; returns its index. What several sightings say is merged: the first name and
     /// description that are not empty, every pattern and context, enabled if it ever was.
     pub fn see(&mut self, app: u32, seen: Sighting, context: &str, place: &Place) -> u32 {

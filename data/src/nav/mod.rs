@@ -20,6 +20,7 @@ mod dag;
 pub mod declare;
 mod describe;
 mod droidbot;
+mod droidbot_utg;
 pub mod execute;
 mod forest;
 mod graph;
@@ -35,6 +36,8 @@ pub mod text;
 mod topology;
 
 #[cfg(test)]
+mod droidbot_tests;
+#[cfg(test)]
 mod forest_tests;
 #[cfg(test)]
 mod real_tests;
@@ -47,7 +50,7 @@ mod visit_tests;
 
 pub use build::{BuildOptions, Built, GraphBuilder, Rejected, Reveal, Sighting};
 pub use dag::{DEFAULT_THETA, Dag, Plan, Theta};
-pub use describe::{Core, CoreOptions, DESCRIPTION_CHARS, Limit, labels};
+pub use describe::{Core, CoreOptions, DESCRIPTION_CHARS, Limit, NAME_CHARS, labels};
 pub use droidbot::DroidbotReader;
 pub use forest::{Forest, ForestError, MAX_NODES, Node};
 pub use graph::{

@@ -161,6 +161,7 @@ impl<'a> RipReader<'a> {
 
     fn take(&mut self, builder: &mut GraphBuilder, row: Row, place: &Place) {
         builder.count("transitions", 1);
+        builder.count("records", 1);
         if row.suspect {
             builder.count("transitions_suspect", 1);
             if let Some((raw, _)) = row.control {

@@ -136,19 +136,26 @@ fn what_nothing_reveals_was_there_from_the_start() {
     let built = read(&rows(&[(2, &[3]), (1, &[2]), (5, &[4]), (4, &[5])]));
     assert_eq!(
         edges(&built),
-        BTreeSet::from([(0, 1, true), (0, 5, true), (1, 2, false), (2, 3, false), (4, 5, false), (5, 4, false)])
+        BTreeSet::from([
+            (0, 1, true),
+            (0, 5, true),
+            (1, 2, false),
+            (2, 3, false),
+            (4, 5, false),
+            (5, 4, false)
+        ])
     );
     // What a suspect row or a blacklisted control showed came from there, so far as the log tells.
     let quit = json!({"id": "Quit|button|window", "name": "Quit", "role": "button"});
     let mut lines = vec![
         json!({"action": "launch", "control": null, "new_controls": [control(1), quit]}).to_string(),
-        json!({"action": "click", "control": control(1), "new_controls": [control(2)], "suspect": true}).to_string(),
+        json!({"action": "click", "control": control(1), "new_controls": [control(2)], "suspect": true})
+            .to_string(),
         json!({"action": "click", "control": quit, "new_controls": [control(6)]}).to_string(),
     ];
     lines.extend(rows(&[(2, &[3]), (3, &[2]), (6, &[7])]));
     let found = read(&lines);
-    let from_root: Vec<u32> =
-        found.graph.edges.iter().filter(|e| e.from == ROOT).map(|e| e.to).collect();
+    let from_root: Vec<u32> = found.graph.edges.iter().filter(|e| e.from == ROOT).map(|e| e.to).collect();
     assert_eq!(from_root, [1, 2], "1 and Quit");
     let unreachable = Dag::of(&found.graph.children(), ROOT).unreachable.len();
     assert_eq!(unreachable, 4, "2, 3, 6 and 7 are told, not put on the first screen");
