@@ -97,7 +97,7 @@ fn calls_that_cannot_be_done_say_why() {
         (r#"[{"id": 15}]"#, "unknown_id", "from 0 to 14"),
         (r#"[{"id": -2}]"#, "unknown_id", "the id -2; ids go from 0 to 14"),
         (r#"[{"id": "9007199254740993"}]"#, "unknown_id", "9007199254740993; ids go from 0 to 14"),
-        (r#"[{"id": 100000000000000000000}]"#, "bad_command", "1e20 is no id"),
+        (r#"[{"id": 100000000000000000000}]"#, "bad_command", "is no id; expected whole numbers"),
         (r#"[{"id": 14, "entry_ref_id": -5}]"#, "bad_entry_ref", "entry_ref_id -5 is no reference"),
         (r#"[{"id": 3}, {"id": 3, "text": "x"}]"#, "not_editable", "command 1: `5` (button) takes no text"),
         (r#"[{"further_query": [3]}, {"id": 3}]"#, "further_query_mixed", "only command"),
