@@ -61,7 +61,7 @@ impl GraphBuilder {
                 self.add_by_path(from, to, &place);
             }
         }
-        self.add_begins(assumed.begins, &assumed.elsewhere);
+        self.add_begins(&assumed.begins, &assumed.elsewhere);
     }
 
     fn add_by_path(&mut self, from: u32, to: u32, place: &Place) {
@@ -72,7 +72,7 @@ impl GraphBuilder {
 
     /// First what nothing reveals is put on the first screen; then, in the order of reading, what still cannot be
     /// reached: of a circle that nothing leads into, the control that was acted on first.
-    fn add_begins(&mut self, begins: Vec<Begin>, elsewhere: &BTreeSet<u32>) {
+    fn add_begins(&mut self, begins: &[Begin], elsewhere: &BTreeSet<u32>) {
         let mut children = vec![Vec::new(); self.controls.len()];
         let mut revealed = vec![false; self.controls.len()];
         for edge in self.edges.iter().filter(|e| e.from != e.to && !e.flags.contains(&Flag::Back)) {

@@ -311,7 +311,7 @@ impl<'a> Seen<'a> {
         }
         let (start, stop) = (event.start.as_deref(), event.stop.as_deref());
         start.into_iter().for_each(|start| self.way.arrive(start));
-        let Some((from, flags)) = self.from(builder, event) else { return };
+        let Some((from, flags)) = self.acted_on(builder, event) else { return };
         let Some(stop) = stop else {
             builder.count("events_without_state_after", 1);
             return;
@@ -328,7 +328,7 @@ impl<'a> Seen<'a> {
     }
 
     /// What an event acted on, and what its edges are to be taken with; nothing for a view that is not there.
-    fn from(&mut self, builder: &mut GraphBuilder, event: &'a Event) -> Option<(u32, &'static [Flag])> {
+    fn acted_on(&mut self, builder: &mut GraphBuilder, event: &'a Event) -> Option<(u32, &'static [Flag])> {
         let Some(start) = event.start.as_deref() else {
             builder.count("events_without_state_before", 1);
             self.way = Way::default();
