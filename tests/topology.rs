@@ -147,6 +147,53 @@ fn the_same_log_gives_the_same_bytes() {
 }
 
 #[test]
+fn the_number_of_threads_does_not_matter() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(dir.path().join("figure.jsonl"), figure_4()).expect("written");
+    let mut inputs = vec!["figure.jsonl".to_owned()];
+    if let Some(data) = shared_data() {
+        let more = ["desktop-a11y/rip/galculator.jsonl", "droidtask/utgs/calendar", "droidtask/droidbot"];
+        inputs.extend(more.map(|name| data.join(name).to_str().expect("UTF-8").to_owned()));
+    }
+    let build = |threads: &str| {
+        let mut command = tracemill(dir.path());
+        command.env("RAYON_NUM_THREADS", threads).env("POLARS_MAX_THREADS", threads);
+        command.args(["topology", "build", "--out", threads]);
+        for input in &inputs {
+            command.args(["--input", input]);
+        }
+        let done = command.output().expect("the program starts");
+        assert!(done.status.success(), "{done:?}");
+        contents(&dir.path().join(threads))
+    };
+    let (one, two) = (build("1"), build("2"));
+    assert!(one.len() == 7 && one == two, "one and two threads differ in {:?}", one.keys());
+}
+
+#[test]
+fn droidbots_own_graph_is_read() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let graph = json!({
+        "nodes": [
+            {"id": "s1", "state_str": "s1", "label": "Main\n<FIRST>", "package": "app", "activity": ".Main"},
+            {"id": "s2", "state_str": "s2", "label": "Settings", "package": "app", "activity": ".Settings"},
+        ],
+        "edges": [
+            {"from": "s1", "to": "s2", "events": [{"event_id": 1, "event_type": "touch", "view_images": [],
+             "event_str": "TouchEvent(state=s1, view=f00(Main/Button-Settings))"}]},
+            {"from": "s2", "to": "s2", "events": [{"event_id": 2, "event_type": "touch", "view_images": [],
+             "event_str": "TouchEvent(state=s2, view=ba4(Settings/Switch-Wi-Fi))"}]},
+        ],
+    });
+    std::fs::create_dir(dir.path().join("out")).expect("a folder");
+    let text = format!("var utg = \n{}", serde_json::to_string_pretty(&graph).expect("JSON"));
+    std::fs::write(dir.path().join("out/utg.js"), text).expect("written");
+    ok(dir.path(), &["topology", "build", "--input", "out", "--out", "t"]);
+    let text = show(dir.path(), &["--all"]);
+    assert!(text.contains("Settings(Button)_1[Wi-Fi(Switch)_2]"), "{text}");
+}
+
+#[test]
 fn inputs_that_are_none_say_what_is_wrong() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).expect("written");
@@ -199,7 +246,24 @@ fn a_million_lines_with_one_that_is_broken() {
         (&stats["counts"]["transitions"], &stats["rejects"]["malformed"]),
         (&json!(999_999), &json!(1))
     );
-    assert_eq!(stats["counts"]["controls"], 12);
+    // The rows have no path: that says nothing of the first screen.
+    assert_eq!((&stats["counts"]["controls"], &stats["counts"]["edges"]), (&json!(12), &json!(13)));
+    assert_eq!((&stats["merge_nodes"], &stats["controls_unreachable"]), (&json!(1), &json!(0)));
+}
+
+#[test]
+fn too_many_rejects_publish_nothing() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(dir.path().join("log.jsonl"), figure_4() + "{\n").expect("written");
+    let args = ["topology", "build", "--input", "log.jsonl", "--out", "o", "--max-rejects"];
+    let error = fails(dir.path(), &[&args[..], &["0.1"]].concat());
+    assert!(
+        error.contains("1 of 8 records were rejected (12.5 %)") && error.contains("log.jsonl line 8"),
+        "{error}"
+    );
+    assert!(!dir.path().join("o").exists());
+    ok(dir.path(), &[&args[..], &["0.125"]].concat());
+    assert!(fails(dir.path(), &[&args[..], &["2"]].concat()).contains("a share from 0 to 1"));
 }
 
 #[test]

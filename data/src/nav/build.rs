@@ -1,9 +1,10 @@
 //! Building a navigation graph: sightings of controls and of what reveals them, merged.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
 
+use super::assumed::Assumed;
 use super::graph::{
     APPLICATION_TYPE, Clicks, Control, EVIDENCE_KEPT, Edge, Evidence, Flag, Graph, Place, ROOT, ScreenGroup,
     Window,
@@ -93,13 +94,11 @@ pub struct GraphBuilder {
     pub(super) options: BuildOptions,
     apps: Vec<String>,
     app_of: Vec<u32>,
-    controls: Vec<Control>,
+    pub(super) controls: Vec<Control>,
     known: HashMap<(u32, ControlId), u32>,
-    edges: Vec<Edge>,
+    pub(super) edges: Vec<Edge>,
     edge_at: HashMap<(u32, u32, String), usize>,
-    /// Steps that a recording took, to become edges where nothing showed one.
-    assumed: Vec<(u32, u32, Place)>,
-    assumed_pairs: HashSet<(u32, u32)>,
+    pub(super) assumed: Assumed,
     windows: BTreeMap<String, (Window, BTreeSet<u32>)>,
     skipped: BTreeMap<(String, String), String>,
     pub(super) screens: Vec<ScreenGroup>,
@@ -131,6 +130,11 @@ impl GraphBuilder {
     /// Notes a record that was refused.
     pub fn reject(&mut self, place: Place, kind: RejectKind, reason: impl Into<String>) {
         self.rejects.push(Rejected { place, kind, reason: reason.into() });
+    }
+
+    /// What was refused so far.
+    pub(super) fn rejects(&self) -> &[Rejected] {
+        &self.rejects
     }
 
     /// A control was seen; returns its index. What several sightings say is merged: the first name and
@@ -186,6 +190,7 @@ impl GraphBuilder {
     pub fn reveal(&mut self, from: u32, to: u32, how: &Reveal, place: &Place) {
         if self.is_blacklisted(from) {
             self.count("edges_skipped_blacklist", 1);
+            self.shown_elsewhere(to);
             return;
         }
         let key = (from, to, how.action.to_owned());
@@ -212,13 +217,6 @@ impl GraphBuilder {
                 before: how.before.map(str::to_owned),
                 after: how.after.map(str::to_owned),
             });
-        }
-    }
-
-    /// A recording went from `from` to `to`: an edge, unless a difference of screens shows one.
-    pub(super) fn assume(&mut self, from: u32, to: u32, place: &Place) {
-        if self.assumed_pairs.insert((from, to)) {
-            self.assumed.push((from, to, place.clone()));
         }
     }
 
@@ -271,17 +269,6 @@ impl GraphBuilder {
             counts: self.counts,
         };
         Built { graph, rejects: self.rejects, clicks: self.clicks }
-    }
-
-    fn add_assumed(&mut self) {
-        let mut linked: BTreeSet<(u32, u32)> = self.edges.iter().map(|e| (e.from, e.to)).collect();
-        for (from, to, place) in std::mem::take(&mut self.assumed) {
-            if linked.insert((from, to)) {
-                let how = Reveal { action: "click", flags: &[Flag::ByPath], ..Reveal::default() };
-                self.reveal(from, to, &how, &place);
-                self.count("edges_by_path", 1);
-            }
-        }
     }
 
     /// Section 4.1 and reading 7: where the first screen has several tabs and one is active, what has no scope of

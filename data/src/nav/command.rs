@@ -13,10 +13,10 @@ pub const DECLARATIONS: [&str; 5] =
 pub enum Command {
     /// Go to a control and click it, or put text into it.
     Access {
-        /// Node of the forest.
-        id: u32,
-        /// References by which the shared subtrees on the way are entered.
-        entry_refs: Vec<u32>,
+        /// Node of the forest, as it was given: whether there is one is known only with the forest at hand.
+        id: i64,
+        /// References by which the shared subtrees on the way are entered, as they were given.
+        entry_refs: Vec<i64>,
         /// Text to put in after the click.
         text: Option<String>,
     },
@@ -32,8 +32,8 @@ pub enum Command {
 pub enum Call {
     /// Commands, in order.
     Commands(Vec<Command>),
-    /// More of the topology below these nodes; all of it where there are none.
-    FurtherQuery(Vec<u32>),
+    /// More of the topology below these nodes, as they were given; all of it where there are none.
+    FurtherQuery(Vec<i64>),
 }
 
 /// A node that a message names.
@@ -236,7 +236,7 @@ fn further_query(value: &Value) -> Result<Call, VisitError> {
         let reason = "further_query names no node; -1 asks for all".to_owned();
         return Err(VisitError::BadCommand { command: 0, reason });
     }
-    Ok(Call::FurtherQuery(ids.into_iter().map(node(0)).collect::<Result<_, _>>()?))
+    Ok(Call::FurtherQuery(ids))
 }
 
 fn command(i: usize, fields: &Map<String, Value>) -> Result<Command, VisitError> {
@@ -268,16 +268,7 @@ fn command(i: usize, fields: &Map<String, Value>) -> Result<Command, VisitError>
         None | Some(Value::Null) => Vec::new(),
         Some(value) => ids(i, "entry_ref_id", value)?,
     };
-    Ok(Command::Access {
-        id: node(i)(id)?,
-        entry_refs: entry_refs.into_iter().map(node(i)).collect::<Result<_, _>>()?,
-        text: string("text")?,
-    })
-}
-
-/// A number as the number of a node; the forest has none below 0 or beyond 32 bits.
-fn node(command: usize) -> impl Fn(i64) -> Result<u32, VisitError> {
-    move |id| u32::try_from(id).map_err(|_| VisitError::UnknownId { command, id, last: u32::MAX })
+    Ok(Command::Access { id, entry_refs, text: string("text")? })
 }
 
 fn ids(command: usize, name: &str, value: &Value) -> Result<Vec<i64>, VisitError> {
@@ -292,6 +283,6 @@ fn ids(command: usize, name: &str, value: &Value) -> Result<Vec<i64>, VisitError
     };
     read.ok_or_else(|| VisitError::BadCommand {
         command,
-        reason: format!("`{name}`: expected whole numbers, as ids"),
+        reason: format!("`{name}`: {value} is no id; expected whole numbers"),
     })
 }

@@ -13,6 +13,12 @@ use super::text::{Label, Selection};
 /// Length of descriptions, when nothing else is said.
 pub const DESCRIPTION_CHARS: usize = 60;
 
+/// Characters of a name or type that the text form writes; the whole stands in `graph.json` and `forest.json`.
+pub const NAME_CHARS: usize = 120;
+
+/// What [`CoreOptions::enumeration`] is divided by for values.
+const VALUES_SHARE: usize = 3;
+
 /// How long a description may be.
 #[derive(Clone, Copy)]
 pub enum Limit<'a> {
@@ -65,6 +71,9 @@ impl Limit<'_> {
 /// controls that share a name with another one, where one of them is of a key type; where such a control has no
 /// description, its location (the ancestors) stands for it. A description that only repeats the name is left out.
 /// Controls without a name share none, and have their location where they are of a key type.
+///
+/// Names and types longer than [`NAME_CHARS`] are cut as descriptions are: a paragraph that is a control's name would
+/// take more of a prompt than everything else.
 pub fn labels(graph: &Graph, forest: &Forest, limit: Limit) -> Vec<Label> {
     let mut present = vec![false; graph.controls.len()];
     let mut navigational = vec![false; graph.controls.len()];
@@ -93,7 +102,8 @@ pub fn labels(graph: &Graph, forest: &Forest, limit: Limit) -> Vec<Label> {
         } else {
             String::new()
         };
-        Label { name: control.name.clone(), control_type: control.id.control_type.clone(), description }
+        let short = |text: &str| Limit::Chars(NAME_CHARS).cut(text, false);
+        Label { name: short(&control.name), control_type: short(&control.id.control_type), description }
     };
     graph.controls.iter().enumerate().map(label).collect()
 }
@@ -104,6 +114,8 @@ pub struct CoreOptions {
     /// Levels below the virtual root.
     pub depth: u32,
     /// Leaves of one type below one node that count as a large enumeration when there are more: a list of fonts.
+    /// For values (entries of lists, cells, icons, of whatever types) a third of it is enough: they are what an
+    /// application holds, not what it can do.
     pub enumeration: usize,
 }
 
@@ -175,11 +187,17 @@ impl Core {
 }
 
 /// Hands over the leaves below `id` that are part of a large enumeration.
-fn hide_enumerations(graph: &Graph, forest: &Forest, id: u32, most: usize, mut hide: impl FnMut(u32)) {
-    let mut leaves: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+fn hide_enumerations(graph: &Graph, forest: &Forest, id: u32, most: usize, hide: impl FnMut(u32)) {
+    // The values of all types are one group, the others one for each type.
+    let mut groups: BTreeMap<Option<&str>, Vec<u32>> = BTreeMap::new();
     for child in forest.children(id).filter(|&child| forest.is_leaf(child)) {
-        let control = &graph.controls[forest.nodes[child as usize].control as usize];
-        leaves.entry(control.id.control_type.as_str()).or_default().push(child);
+        let control_type =
+            graph.controls[forest.nodes[child as usize].control as usize].id.control_type.as_str();
+        let is_value = matches!(Kind::of(control_type), Kind::ListItem | Kind::DataItem);
+        groups.entry((!is_value).then_some(control_type)).or_default().push(child);
     }
-    leaves.into_values().filter(|leaves| leaves.len() > most).flatten().for_each(&mut hide);
+    let is_large = |(group, leaves): &(Option<&str>, Vec<u32>)| {
+        leaves.len() > if group.is_none() { most.div_ceil(VALUES_SHARE) } else { most }
+    };
+    groups.into_iter().filter(is_large).flat_map(|(_, leaves)| leaves).for_each(hide);
 }

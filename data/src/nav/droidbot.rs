@@ -1,16 +1,23 @@
 //! `DroidBot`'s output: `states/state_<tag>.json` (view hierarchies) and `events/event_<tag>.json` (what was done
-//! between two of them).
+//! between two of them), or `utg.js` in their place or beside them.
 //!
 //! A view is a control when it is visible and has a text, or can be acted on; containers without either are counted.
 //! Its name is its text, else its content description, else the texts below it; its primary id is the resource id,
 //! and its ancestors are the activity and the ancestors that have a resource id. The same id again on one screen is
 //! told apart by its order.
+//!
+//! An event goes to its view; where it names a place instead, or a view that is no control, to the smallest control
+//! there. As with traces, a scroll or a key adds to what opened its screen ([`Flag::Indirect`]), what starts an
+//! application begins at the root, and the way back is [`Flag::Back`]. An event whose state after is not known is
+//! a click that shows nothing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::build::{GraphBuilder, Reveal, Sighting};
+use super::droidbot_utg::{self, Utg};
 use super::graph::{Flag, Place, ROOT};
 use super::id::ControlId;
 use super::kind::Kind;
@@ -32,6 +39,8 @@ struct ViewRow {
     resource_id: Option<String>,
     text: Option<String>,
     content_description: Option<String>,
+    view_str: Option<String>,
+    bounds: Option<Value>,
     visible: bool,
     enabled: bool,
     clickable: bool,
@@ -54,8 +63,12 @@ struct StateRow {
 #[derive(Debug, Deserialize)]
 struct EventRow {
     event: EventBody,
-    start_state: String,
-    stop_state: String,
+    #[serde(default)]
+    start_state: Option<String>,
+    #[serde(default)]
+    stop_state: Option<String>,
+    #[serde(default)]
+    event_str: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -65,19 +78,102 @@ struct EventBody {
     name: Option<String>,
     #[serde(default)]
     view: Option<EventView>,
+    #[serde(default)]
+    x: Option<f64>,
+    #[serde(default)]
+    y: Option<f64>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct EventView {
-    temp_id: i64,
+    temp_id: Option<i64>,
+    view_str: Option<String>,
+    bounds: Option<Value>,
+}
+
+/// One event, from whichever file.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Event {
+    /// Its type: `touch`, `key`, `intent`.
+    pub kind: String,
+    /// The key.
+    pub key: Option<String>,
+    /// The state before.
+    pub start: Option<String>,
+    /// The state after.
+    pub stop: Option<String>,
+    /// The view it was sent to, by its number in the state.
+    pub temp_id: Option<i64>,
+    /// The same by its hash.
+    pub view_str: Option<String>,
+    /// Where it was sent, or the middle of its view, in pixels.
+    pub point: Option<(f64, f64)>,
+    /// How `DroidBot` writes it.
+    pub line: String,
+    /// Where it stands.
+    pub place: Place,
+}
+
+impl Event {
+    fn of(row: EventRow, place: Place) -> Self {
+        let body = row.event;
+        let middle = |view: &EventView| {
+            let [left, top, right, bottom] = corners(view.bounds.as_ref()?)?;
+            Some(((left + right) / 2.0, (top + bottom) / 2.0))
+        };
+        Self {
+            kind: body.event_type,
+            key: body.name,
+            start: row.start_state,
+            stop: row.stop_state,
+            point: body.view.as_ref().map_or_else(|| body.x.zip(body.y), middle),
+            temp_id: body.view.as_ref().and_then(|view| view.temp_id),
+            view_str: body.view.and_then(|view| view.view_str),
+            line: row.event_str.unwrap_or_default(),
+            place,
+        }
+    }
+
+    fn is_key(&self, names: &[&str]) -> bool {
+        let known = |key: &String| names.iter().any(|name| key.eq_ignore_ascii_case(name));
+        self.kind == "key" && self.key.as_ref().is_some_and(known)
+    }
+
+    /// Whether it goes to what lies at its point.
+    fn is_touch(&self) -> bool {
+        matches!(self.kind.as_str(), "touch" | "long_touch" | "set_text" | "select" | "unselect")
+    }
+}
+
+/// Left, top, right and bottom of `[[x1, y1], [x2, y2]]`.
+fn corners(bounds: &Value) -> Option<[f64; 4]> {
+    let at = |corner: usize, axis: usize| bounds.get(corner)?.get(axis)?.as_f64();
+    Some([at(0, 0)?, at(0, 1)?, at(1, 0)?, at(1, 1)?])
+}
+
+/// A control of a screen, and the view that it is.
+#[derive(Debug, Clone)]
+pub(super) struct View {
+    /// Its number in the state.
+    pub temp_id: Option<i64>,
+    /// `DroidBot`'s hash of it.
+    pub view_str: Option<String>,
+    /// Left, top, right, bottom in pixels.
+    pub bounds: Option<[f64; 4]>,
+    /// The control.
+    pub sighting: Sighting,
 }
 
 /// A screen: the controls and the view that each is.
 #[derive(Debug, Clone)]
-struct Screen {
-    app: String,
-    controls: Vec<(i64, Sighting)>,
-    place: Place,
+pub(super) struct Screen {
+    /// The package.
+    pub app: String,
+    /// The controls.
+    pub views: Vec<View>,
+    /// Where it stands.
+    pub place: Place,
 }
 
 /// Reads states and events, in the order of their files, and puts them together at the end.
@@ -85,7 +181,8 @@ struct Screen {
 pub struct DroidbotReader {
     order: Vec<String>,
     screens: HashMap<String, Screen>,
-    events: Vec<(EventRow, Place)>,
+    events: Vec<Event>,
+    utg: Vec<(String, Utg)>,
 }
 
 impl DroidbotReader {
@@ -94,13 +191,11 @@ impl DroidbotReader {
         let place = Place::new(file, "");
         match serde_json::from_str::<StateRow>(text) {
             Ok(row) => {
-                let (app, controls, dropped) = controls(&row);
+                let (app, views, dropped) = controls(&row);
                 builder.count("views_without_text_or_action", dropped);
                 builder.count("screens", 1);
-                let screen = Screen { app, controls, place };
-                if self.screens.insert(row.state_str.clone(), screen).is_none() {
-                    self.order.push(row.state_str);
-                }
+                builder.count("records", 1);
+                self.screen(row.state_str, Screen { app, views, place });
             }
             Err(error) => {
                 let remedy = "a DroidBot state has `state_str` and `views`";
@@ -113,7 +208,10 @@ impl DroidbotReader {
     pub fn event(&mut self, builder: &mut GraphBuilder, file: &str, text: &str) {
         let place = Place::new(file, "");
         match serde_json::from_str::<EventRow>(text) {
-            Ok(row) => self.events.push((row, place)),
+            Ok(row) => {
+                builder.count("records", 1);
+                self.events.push(Event::of(row, place));
+            }
             Err(error) => {
                 let remedy = "a DroidBot event has `event`, `start_state` and `stop_state`";
                 refuse(builder, place, &malformed(&error), remedy);
@@ -121,35 +219,68 @@ impl DroidbotReader {
         }
     }
 
-    /// Puts the graph together: the first screen is that of the first event, else the first state.
-    pub fn end(self, builder: &mut GraphBuilder) {
-        let first = self
-            .events
-            .first()
-            .map(|(event, _)| &event.start_state)
-            .filter(|s| self.screens.contains_key(*s));
-        let mut seen: BTreeMap<String, Vec<(i64, u32)>> = BTreeMap::new();
+    /// Reads the text of `utg.js`; what is none in it is rejected.
+    pub fn utg(&mut self, builder: &mut GraphBuilder, file: &str, text: &str) {
+        let before = builder.rejects().len();
+        let utg = droidbot_utg::read(builder, file, text);
+        if builder.rejects().len() == before {
+            droidbot_utg::refuse_empty(builder, file, &utg);
+        }
+        builder.count("records", (utg.states.len() + utg.events.len()) as u64);
+        self.utg.push((file.to_owned(), utg));
+    }
+
+    fn screen(&mut self, state: String, screen: Screen) {
+        if self.screens.insert(state.clone(), screen).is_none() {
+            self.order.push(state);
+        }
+    }
+
+    /// Puts the graph together: the first screen is that of the first event, else the one that `utg.js` marks, else
+    /// the first state.
+    pub fn end(mut self, builder: &mut GraphBuilder) {
+        self.take_utg(builder);
+        let known = |state: &&String| self.screens.contains_key(*state);
+        let of_event = self.events.first().and_then(|event| event.start.as_ref()).filter(known);
+        let marked = self.utg.iter().find_map(|(_, utg)| utg.first.as_ref()).filter(known);
+        let first = of_event.or(marked).or(self.order.first());
+        let mut seen = Seen::default();
         for state in first.into_iter().chain(&self.order) {
-            if seen.contains_key(state) {
+            if seen.controls.contains_key(state.as_str()) {
                 continue;
             }
             let screen = &self.screens[state];
             let app = builder.app(&screen.app);
-            let controls = { screen.controls.iter() }
-                .map(|(view, s)| (*view, builder.see(app, s.clone(), &screen.app, &screen.place)))
+            let controls = { screen.views.iter() }
+                .map(|view| (view, builder.see(app, view.sighting.clone(), &screen.app, &screen.place)))
                 .collect();
-            seen.insert(state.clone(), controls);
+            seen.controls.insert(state, controls);
         }
-        if let Some(first) = first.or(self.order.first()) {
-            for (_, to) in &seen[first] {
+        if let Some(first) = first {
+            seen.opener.insert(first, ROOT);
+            for (_, to) in &seen.controls[first.as_str()] {
                 let how = Reveal { action: "launch", after: Some(first), ..Reveal::default() };
                 builder.reveal(ROOT, *to, &how, &self.screens[first].place);
             }
         }
-        let mut way = Way::default();
-        for (event, place) in &self.events {
+        for event in &self.events {
             builder.count("transitions", 1);
-            take(builder, event, place, &seen, &mut way);
+            seen.take(builder, event);
+        }
+    }
+
+    /// Events of `utg.js` that no file of their own tells, and states that have none.
+    fn take_utg(&mut self, builder: &mut GraphBuilder) {
+        let key = |event: &Event| (event.start.clone(), event.stop.clone(), event.line.clone());
+        let told: BTreeSet<_> = self.events.iter().map(key).collect();
+        for (file, utg) in std::mem::take(&mut self.utg) {
+            for (state, screen) in utg.screens(&file, |state| self.screens.contains_key(state)) {
+                builder.count("screens_known_by_events_only", 1);
+                self.screen(state, screen);
+            }
+            let new = utg.events.iter().map(|(_, event)| event).filter(|event| !told.contains(&key(event)));
+            self.events.extend(new.cloned());
+            self.utg.push((file, utg));
         }
     }
 }
@@ -158,52 +289,91 @@ fn refuse(builder: &mut GraphBuilder, place: Place, fault: &Fault, remedy: &str)
     builder.reject(place, fault.kind, format!("{}; {remedy}", fault.reason));
 }
 
-fn take(
-    builder: &mut GraphBuilder,
-    event: &EventRow,
-    place: &Place,
-    seen: &BTreeMap<String, Vec<(i64, u32)>>,
-    way: &mut Way<String>,
-) {
-    let (Some(before), Some(after)) = (seen.get(&event.start_state), seen.get(&event.stop_state)) else {
-        let reason = format!(
-            "no state file for {} or {}; give the folder `states` as well",
-            event.start_state, event.stop_state
-        );
-        builder.reject(place.clone(), RejectKind::MissingField, reason);
-        return;
-    };
-    way.arrive(event.start_state.clone());
-    let kind = event.event.event_type.as_str();
-    let is_back =
-        kind == "key" && event.event.name.as_deref().is_some_and(|key| key.eq_ignore_ascii_case("back"));
-    let (from, flags): (u32, &[Flag]) = match &event.event.view {
-        Some(view) => {
-            let Some((_, control)) = before.iter().find(|(id, _)| *id == view.temp_id) else {
-                let reason = format!("view {} of the event is no control of its start state", view.temp_id);
-                builder.reject(place.clone(), RejectKind::OutOfRange, reason);
-                return;
-            };
-            builder.clicks.push(way.click(event.start_state.clone(), *control));
-            (*control, &[])
+/// The screens while events are gone through.
+#[derive(Default)]
+struct Seen<'a> {
+    controls: BTreeMap<&'a str, Vec<(&'a View, u32)>>,
+    /// The control that first opened each screen.
+    opener: BTreeMap<&'a str, u32>,
+    way: Way<&'a str>,
+}
+
+impl<'a> Seen<'a> {
+    fn take(&mut self, builder: &mut GraphBuilder, event: &'a Event) {
+        let missing = [&event.start, &event.stop].into_iter().flatten();
+        let missing: Vec<&str> =
+            missing.map(String::as_str).filter(|state| !self.controls.contains_key(state)).collect();
+        if !missing.is_empty() {
+            let reason =
+                format!("no state file for {}; give the folder `states` as well", missing.join(" or "));
+            builder.reject(event.place.clone(), RejectKind::MissingField, reason);
+            return;
         }
-        None if is_back => (before.first().map_or(ROOT, |(_, control)| *control), &[Flag::Back]),
-        None => {
-            *way = Way::default();
-            (ROOT, &[Flag::Indirect])
-        }
-    };
-    let known: BTreeSet<u32> = before.iter().map(|(_, control)| *control).collect();
-    for to in after.iter().map(|(_, control)| *control).filter(|control| !known.contains(control)) {
-        let how = Reveal {
-            action: kind,
-            window: None,
-            flags,
-            before: Some(&event.start_state),
-            after: Some(&event.stop_state),
+        let (start, stop) = (event.start.as_deref(), event.stop.as_deref());
+        start.into_iter().for_each(|start| self.way.arrive(start));
+        let Some((from, flags)) = self.acted_on(builder, event) else { return };
+        let Some(stop) = stop else {
+            builder.count("events_without_state_after", 1);
+            return;
         };
-        builder.reveal(from, to, &how, place);
+        if !flags.contains(&Flag::Back) {
+            self.opener.entry(stop).or_insert(from);
+        }
+        let before = start.and_then(|start| self.controls.get(start)).into_iter().flatten();
+        let known: BTreeSet<u32> = before.map(|(_, control)| *control).collect();
+        for to in self.controls[stop].iter().map(|(_, control)| *control).filter(|c| !known.contains(c)) {
+            let how = Reveal { action: &event.kind, window: None, flags, before: start, after: Some(stop) };
+            builder.reveal(from, to, &how, &event.place);
+        }
     }
+
+    /// What an event acted on, and what its edges are to be taken with; nothing for a view that is not there.
+    fn acted_on(&mut self, builder: &mut GraphBuilder, event: &'a Event) -> Option<(u32, &'static [Flag])> {
+        let Some(start) = event.start.as_deref() else {
+            builder.count("events_without_state_before", 1);
+            self.way = Way::default();
+            return Some((ROOT, &[Flag::Indirect]));
+        };
+        let names_a_view = event.temp_id.is_some() || event.view_str.is_some();
+        if names_a_view || (event.is_touch() && event.point.is_some()) {
+            if let Some(control) = target(event, &self.controls[start]) {
+                builder.clicks.push(self.way.click(start, control));
+                return Some((control, &[]));
+            }
+            if names_a_view {
+                let view = event
+                    .temp_id
+                    .map_or_else(|| event.view_str.clone().unwrap_or_default(), |n| n.to_string());
+                let reason = format!("view {view} of the event is no control of its start state");
+                builder.reject(event.place.clone(), RejectKind::OutOfRange, reason);
+                return None;
+            }
+        }
+        if event.kind == "intent" || event.is_key(&["home"]) {
+            self.way = Way::default();
+            return Some((ROOT, &[]));
+        }
+        let opener = self.opener.get(start).copied().unwrap_or(ROOT);
+        let is_back = event.is_key(&["back"]);
+        Some((opener, if is_back { &[Flag::Back] } else { &[Flag::Indirect] }))
+    }
+}
+
+/// The control that an event was sent to: its view, else the smallest one at its point.
+fn target(event: &Event, controls: &[(&View, u32)]) -> Option<u32> {
+    let by_number = |(view, _): &&(&View, u32)| event.temp_id.is_some() && view.temp_id == event.temp_id;
+    let by_hash = |(view, _): &&(&View, u32)| event.view_str.is_some() && view.view_str == event.view_str;
+    let named = controls.iter().find(by_number).or_else(|| controls.iter().find(by_hash));
+    let at_point = || {
+        let (x, y) = event.point?;
+        let area = |&(view, control): &(&View, u32)| {
+            let [left, top, right, bottom] = view.bounds?;
+            let holds = (left..=right).contains(&x) && (top..=bottom).contains(&y);
+            holds.then_some(((right - left) * (bottom - top), control))
+        };
+        controls.iter().filter_map(area).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, control)| control)
+    };
+    named.map(|(_, control)| *control).or_else(at_point)
 }
 
 fn filled(text: &Option<String>) -> Option<&str> {
@@ -211,7 +381,7 @@ fn filled(text: &Option<String>) -> Option<&str> {
 }
 
 /// The application, the controls of a state, and how many views are none.
-fn controls(state: &StateRow) -> (String, Vec<(i64, Sighting)>, u64) {
+fn controls(state: &StateRow) -> (String, Vec<View>, u64) {
     let activity = state.foreground_activity.clone().unwrap_or_default();
     let (app, activity) = activity.split_once('/').unwrap_or(("", &activity));
     let at: HashMap<i64, &ViewRow> = state.views.iter().map(|view| (view.temp_id, view)).collect();
@@ -252,7 +422,12 @@ fn controls(state: &StateRow) -> (String, Vec<(i64, Sighting)>, u64) {
             window: None,
             id_only: false,
         };
-        controls.push((view.temp_id, sighting));
+        controls.push(View {
+            temp_id: Some(view.temp_id),
+            view_str: view.view_str.clone(),
+            bounds: view.bounds.as_ref().and_then(corners),
+            sighting,
+        });
     }
     (app.to_owned(), controls, dropped)
 }

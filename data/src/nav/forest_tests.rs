@@ -260,7 +260,7 @@ proptest! {
     #[test]
     fn text_with_hostile_names_comes_back(
         (n, edges) in graphs(),
-        words in proptest::collection::vec(r"[\\()\[\],_+# \n\r\ta0-9>é-]{0,7}", 42),
+        words in proptest::collection::vec("[\\\\()\\[\\],_+# \n\r\ta0-9>éu{}\u{0}\u{1b}\u{7f}\u{85}\u{2028}\u{202e}\u{200d}-]{0,7}", 42),
         theta in 0_u64..10,
     ) {
         let topology = topology(graph(n, &edges), Theta(Some(theta)));
@@ -270,6 +270,7 @@ proptest! {
         let text = write_trees(&topology.forest, &topology.forest.roots, |id| {
             &labels[topology.forest.nodes[id as usize].control as usize]
         }, &Everything);
+        prop_assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{:?}", text);
         let parsed = parse(&text).expect("comes back");
         prop_assert_eq!(parsed.nodes.len(), topology.forest.nodes.len());
         for (node, read) in topology.forest.nodes.iter().zip(&parsed.nodes) {
@@ -314,6 +315,9 @@ fn broken_text_is_told_by_line_and_column() {
         ("a_0[+x]", (1, 6), "the number of nodes not shown"),
         ("a_99999999999", (1, 3), "a whole number"),
         ("a\\", (1, 3), "a backslash ends the text"),
+        ("a\\u{1g}_0", (1, 4), "the number of a character"),
+        ("a\\u{d800}_0", (1, 4), "the number of a character"),
+        ("a\\u1b_0", (1, 4), "the number of a character"),
     ] {
         let error = parse(text).expect_err(text);
         assert_eq!((error.line, error.column), at, "{text}: {error}");
@@ -350,6 +354,68 @@ fn the_core_leaves_out_large_enumerations_and_what_is_named() {
     assert!(!pruned.contains("shared"), "nothing leads there: {pruned}");
     assert!(pruned.ends_with("60(edit)_42,+40],+4\n]\n"), "{pruned}");
     assert!(parse(&pruned).is_ok());
+}
+
+#[test]
+fn values_are_an_enumeration_sooner_than_commands() {
+    // 1 holds 8 list items, 4 cells and 11 buttons, 2 holds 10 list items; 25 is a cell below 1 with something
+    // below it.
+    let mut edges: Vec<(u32, u32)> = vec![(0, 1), (0, 2), (1, 25), (25, 26)];
+    edges.extend((3..25).map(|leaf| (1, leaf)));
+    edges.push((1, 37));
+    edges.extend((27..37).map(|leaf| (2, leaf)));
+    let mut graph = graph(38, &edges);
+    for (range, kind) in
+        [(3..11, "list item"), (11..15, "table cell"), (25..26, "table cell"), (27..37, "list item")]
+    {
+        range.for_each(|i| kind.clone_into(&mut graph.controls[i].id.control_type));
+    }
+    let topology = topology(graph, Theta::default());
+    let shown = |enumeration: usize| {
+        let core = topology.core(CoreOptions { depth: 6, enumeration });
+        let shown = |&id: &u32| super::text::Selection::shows(&core, id);
+        let ids: Vec<u32> = (0..topology.forest.nodes.len() as u32).filter(shown).collect();
+        let mut controls: Vec<u32> =
+            ids.into_iter().map(|id| topology.forest.nodes[id as usize].control).collect();
+        controls.sort_unstable();
+        controls
+    };
+    let hidden = |enumeration: usize| {
+        let shown = shown(enumeration);
+        (0..38).filter(|control| shown.binary_search(control).is_err()).collect::<Vec<u32>>()
+    };
+    assert_eq!(hidden(36), [0_u32; 0], "12 values and 36 / 3");
+    assert_eq!(
+        hidden(33),
+        (3..15).collect::<Vec<_>>(),
+        "lists and cells count together; 10 list items may stay"
+    );
+    assert_eq!(hidden(10), (3..25).chain(27..38).collect::<Vec<_>>(), "11 buttons as well");
+}
+
+#[test]
+fn long_names_are_cut_and_control_characters_are_written_out() {
+    let mut graph = graph(4, &[(0, 1), (0, 2), (0, 3)]);
+    graph.controls[1].name = "N".repeat(200_000);
+    graph.controls[2].name = "\u{1b}[31mred\u{0}\u{2028}\u{202e}👩\u{200d}💻".to_owned();
+    graph.controls[3].id.control_type = "t".repeat(5_000);
+    let topology = topology(graph, Theta::default());
+    let labels = topology.labels(super::Limit::default());
+    let text = topology.core_text(topology.core, &labels);
+    assert_eq!(
+        text,
+        format!(
+            "# main tree\napp(virtual root)_0[\n{}…(button)_1,\n\\u{{1b}}\\[31mred\\u{{0}}\\u{{2028}}\\u{{202e}}👩\u{200d}💻(button)_2,\n3({}…)_3\n]\n",
+            "N".repeat(119),
+            "t".repeat(119)
+        )
+    );
+    let parsed = parse(&text).expect("comes back");
+    let read: Vec<&Label> = parsed.nodes.iter().map(|node| &node.label).collect();
+    assert_eq!(read, labels.iter().collect::<Vec<_>>());
+    let mut json = Vec::new();
+    topology.write(&mut json).expect("written");
+    assert!(String::from_utf8(json).expect("UTF-8").contains(&"N".repeat(200_000)), "the file has it whole");
 }
 
 #[test]

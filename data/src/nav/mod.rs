@@ -13,12 +13,14 @@
 //! made from a graph. [`declare`] holds the declarations of states and observations, which take labels of the
 //! screen instead.
 
+mod assumed;
 mod build;
 pub mod command;
 mod dag;
 pub mod declare;
 mod describe;
 mod droidbot;
+mod droidbot_utg;
 pub mod execute;
 mod forest;
 mod graph;
@@ -34,9 +36,13 @@ pub mod text;
 mod topology;
 
 #[cfg(test)]
+mod droidbot_tests;
+#[cfg(test)]
 mod forest_tests;
 #[cfg(test)]
 mod real_tests;
+#[cfg(test)]
+mod rip_tests;
 #[cfg(test)]
 mod source_tests;
 #[cfg(test)]
@@ -44,7 +50,7 @@ mod visit_tests;
 
 pub use build::{BuildOptions, Built, GraphBuilder, Rejected, Reveal, Sighting};
 pub use dag::{DEFAULT_THETA, Dag, Plan, Theta};
-pub use describe::{Core, CoreOptions, DESCRIPTION_CHARS, Limit, labels};
+pub use describe::{Core, CoreOptions, DESCRIPTION_CHARS, Limit, NAME_CHARS, labels};
 pub use droidbot::DroidbotReader;
 pub use forest::{Forest, ForestError, MAX_NODES, Node};
 pub use graph::{

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::command::{Command, NodeName, VisitError};
+use super::command::{Command, NodeName, Site, VisitError};
+use super::kind::Pattern;
 use super::topology::Topology;
 
 /// References that a message shows when one is missing.
@@ -83,13 +84,22 @@ pub struct Resolved {
     pub dropped: Vec<Dropped>,
 }
 
+/// The node that a model names.
+///
+/// # Errors
+/// [`VisitError::UnknownId`] with the ids that there are.
+pub fn node(topology: &Topology, command: usize, id: i64) -> Result<u32, VisitError> {
+    let last = topology.forest.nodes.len() as u32 - 1;
+    let found = u32::try_from(id).ok().filter(|id| *id <= last);
+    found.ok_or(VisitError::UnknownId { command, id, last })
+}
+
 /// Resolves commands to paths.
 ///
 /// # Errors
-/// An id or reference that does not fit, or when no functional target is left. Nothing is carried out then.
+/// An id or reference that does not fit, text for what is known to take none, or when no functional target is left.
+/// Nothing is carried out then.
 pub fn resolve(topology: &Topology, commands: &[Command]) -> Result<Resolved, VisitError> {
-    let forest = &topology.forest;
-    let last = forest.nodes.len() as u32 - 1;
     let mut resolved = Resolved::default();
     let mut after_dropped = false;
     for (i, command) in commands.iter().enumerate() {
@@ -101,24 +111,15 @@ pub fn resolve(topology: &Topology, commands: &[Command]) -> Result<Resolved, Vi
             Command::Shortcut { keys } => {
                 resolved.tasks.push(Task::Shortcut { command: i, keys: keys.clone() });
             }
-            Command::Access { id, .. } if *id > last => {
-                return Err(VisitError::UnknownId { command: i, id: i64::from(*id), last });
-            }
-            Command::Access { id, .. } if !forest.is_leaf(*id) => {
-                after_dropped = true;
-                let reason = DropReason::Navigational;
-                resolved.dropped.push(Dropped { command: i, id: Some(*id), reason });
-            }
             Command::Access { id, entry_refs, text } => {
-                after_dropped = false;
-                let references = entrance(topology, i, *id, entry_refs)?;
-                resolved.tasks.push(Task::Access {
-                    command: i,
-                    id: *id,
-                    path: path(topology, *id, &references),
-                    entry_ref_id: references,
-                    text: text.clone(),
-                });
+                let id = node(topology, i, *id)?;
+                after_dropped = !topology.forest.is_leaf(id);
+                if after_dropped {
+                    let reason = DropReason::Navigational;
+                    resolved.dropped.push(Dropped { command: i, id: Some(id), reason });
+                } else {
+                    resolved.tasks.push(access(topology, i, id, entry_refs, text.as_ref())?);
+                }
             }
         }
     }
@@ -129,18 +130,43 @@ pub fn resolve(topology: &Topology, commands: &[Command]) -> Result<Resolved, Vi
     Ok(resolved)
 }
 
+fn access(
+    topology: &Topology,
+    command: usize,
+    id: u32,
+    entry_refs: &[i64],
+    text: Option<&String>,
+) -> Result<Task, VisitError> {
+    let references = entrance(topology, command, id, entry_refs)?;
+    let control = topology.control(id);
+    // A control known by its id only may take text; the executor sees.
+    if text.is_some() && !control.id_only && !control.patterns.contains(&Pattern::Value) {
+        let site = Site {
+            id,
+            control: control.id.to_string(),
+            name: control.name.clone(),
+            control_type: control.id.control_type.clone(),
+            window: control.window.clone().unwrap_or_default(),
+        };
+        return Err(VisitError::NotEditable { command, site: site.into() });
+    }
+    let path = path(topology, id, &references);
+    Ok(Task::Access { command, id, path, entry_ref_id: references, text: text.cloned() })
+}
+
 /// The references that lead from the main tree to the tree of `id`, the main tree's first. Goes from the target
 /// outwards, so that the order in which they are given does not matter.
-fn entrance(topology: &Topology, command: usize, id: u32, given: &[u32]) -> Result<Vec<u32>, VisitError> {
+fn entrance(topology: &Topology, command: usize, id: u32, given: &[i64]) -> Result<Vec<u32>, VisitError> {
     let forest = &topology.forest;
     let mut unused: Vec<u32> = Vec::new();
-    for &reference in given {
-        let is_reference = forest.nodes.get(reference as usize).is_some_and(|node| node.target.is_some());
-        if !is_reference {
-            let entry_ref_id = i64::from(reference);
+    for &entry_ref_id in given {
+        let known = u32::try_from(entry_ref_id).ok();
+        let reference =
+            known.filter(|&r| forest.nodes.get(r as usize).is_some_and(|node| node.target.is_some()));
+        let Some(reference) = reference else {
             let reason = "is no reference to a shared subtree".to_owned();
             return Err(VisitError::BadEntryRef { command, id, entry_ref_id, reason });
-        }
+        };
         if !unused.contains(&reference) {
             unused.push(reference);
         }

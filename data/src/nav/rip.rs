@@ -33,6 +33,8 @@ pub struct RipReader<'a> {
     described: HashMap<(u32, String), Sighting>,
     /// Controls that a suspect row acted on, by run.
     suspects: HashSet<(String, String)>,
+    /// Controls that suspect rows show, by application.
+    shown_by_suspects: HashSet<(u32, String)>,
     rows: u64,
 }
 
@@ -41,7 +43,8 @@ struct Row {
     app: u32,
     run: String,
     action: String,
-    path: Vec<String>,
+    /// Controls clicked before, from the first screen on; nothing where the row does not say.
+    path: Option<Vec<String>>,
     control: Option<(String, Sighting)>,
     new_controls: Vec<(String, Sighting)>,
     opened: Vec<String>,
@@ -61,6 +64,7 @@ impl<'a> RipReader<'a> {
             named_app: None,
             described: HashMap::new(),
             suspects: HashSet::new(),
+            shown_by_suspects: HashSet::new(),
             rows: 0,
         }
     }
@@ -110,7 +114,7 @@ impl<'a> RipReader<'a> {
             .map(|(i, value)| parse_control(value).map_err(|fault| fault.at(&format!("new_controls[{i}]"))))
             .collect::<Result<_, Fault>>()?;
         let control = control.map(parse_control).transpose().map_err(|fault| fault.at("control"))?;
-        let path = row.get("path").map(|_| row.strings("path")).transpose()?.unwrap_or_default();
+        let path = row.get("path").map(|_| row.strings("path")).transpose()?;
         let opened = strings(row, "window_opened")?;
         let closed = strings(row, "closed_by")?;
         if let (None, Some(app)) = (&self.named_app, row.opt_str("app")) {
@@ -133,7 +137,7 @@ impl<'a> RipReader<'a> {
             app,
             run: row.opt_str("run").unwrap_or_default().to_owned(),
             action,
-            path: path.into_iter().map(str::to_owned).collect(),
+            path: path.map(|path| path.into_iter().map(str::to_owned).collect()),
             control: control.map(|(raw, s)| (raw.clone(), self.describe(app, raw, s))),
             new_controls,
             closed_by: (!closed.is_empty()).then(|| closed.join(", ")),
@@ -157,16 +161,18 @@ impl<'a> RipReader<'a> {
 
     fn take(&mut self, builder: &mut GraphBuilder, row: Row, place: &Place) {
         builder.count("transitions", 1);
+        builder.count("records", 1);
         if row.suspect {
             builder.count("transitions_suspect", 1);
             if let Some((raw, _)) = row.control {
                 self.suspects.insert((row.run, raw));
             }
+            self.shown_by_suspects.extend(row.new_controls.into_iter().map(|(raw, _)| (row.app, raw)));
             return;
         }
         let context = if row.run.is_empty() { self.default_app.clone() } else { row.run.clone() };
-        let mut way = Vec::with_capacity(row.path.len() + 1);
-        for raw in &row.path {
+        let mut way = Vec::new();
+        for raw in row.path.iter().flatten() {
             let bare = Sighting { id: ControlId::from_log(raw, None), id_only: true, ..Sighting::default() };
             let sighting = self.describe(row.app, raw.clone(), bare);
             way.push((raw, builder.see(row.app, sighting, &context, place)));
@@ -179,7 +185,7 @@ impl<'a> RipReader<'a> {
                 at
             }
         };
-        self.follow(builder, &row.run, &way, place);
+        self.follow(builder, &row, &way, place);
         for title in &row.opened {
             builder.window(title, from, row.closed_by.clone());
         }
@@ -199,19 +205,25 @@ impl<'a> RipReader<'a> {
         }
     }
 
-    /// Notes the way that a row took: the controls of `path` and the one acted on.
-    fn follow(&self, builder: &mut GraphBuilder, run: &str, way: &[(&String, u32)], place: &Place) {
-        let is_suspect = |raw: &String| self.suspects.contains(&(run.to_owned(), raw.clone()));
-        let mut from = Some(ROOT);
-        for (i, (raw, at)) in way.iter().enumerate() {
-            if let Some(from) = from {
-                builder.assume(from, *at, place);
+    /// Notes the way that a row took: the controls of `path` and the one acted on. A row without `path` says where
+    /// it ended and not how it came there.
+    fn follow(&self, builder: &mut GraphBuilder, row: &Row, way: &[(&String, u32)], place: &Place) {
+        let Some(&(first, begun)) = way.first() else { return };
+        if row.path.is_none() {
+            builder.count("transitions_without_path", 1);
+            if self.shown_by_suspects.contains(&(row.app, first.clone())) {
+                builder.shown_elsewhere(begun);
             }
-            // What comes after a click that landed elsewhere shows no way from there.
-            from = (!is_suspect(raw) || i + 1 == way.len()).then_some(*at);
-        }
-        if way.is_empty() {
+            builder.begin(begun, false, place);
             return;
+        }
+        let is_suspect = |raw: &String| self.suspects.contains(&(row.run.clone(), raw.clone()));
+        builder.begin(begun, true, place);
+        for pair in way.windows(2) {
+            // What comes after a click that landed elsewhere shows no way from there.
+            if !is_suspect(pair[0].0) {
+                builder.assume(pair[0].1, pair[1].1, place);
+            }
         }
         if way[..way.len() - 1].iter().any(|(raw, _)| is_suspect(raw)) {
             builder.count("transitions_after_suspect", 1);

@@ -158,6 +158,7 @@ impl TraceReader {
         let mut way = Way::default();
         for (i, step) in steps.iter().enumerate() {
             builder.count("steps", 1);
+            builder.count("records", 1);
             if let Some(before) = &seen[i] {
                 way.arrive(before.group);
                 let after = seen.get(i + 1).and_then(Option::as_ref);

@@ -7,7 +7,8 @@
 //!
 //! A backslash stands before `\`, `(`, `)`, `[`, `]`, `,` and `_` in a name, before `\`, `(` and `)` in a type or
 //! description, and before a space, `#` or `+` that a name begins with. Line feed, carriage return and tab are
-//! `\n`, `\r`, `\t`. So text comes back as it was.
+//! `\n`, `\r`, `\t`; other control characters, separators of lines and marks that turn the direction of writing are
+//! `\u{…}` with their number in hexadecimal digits, so that no terminal obeys them. So text comes back as it was.
 
 use std::fmt::Write;
 
@@ -46,6 +47,9 @@ fn write_escaped(out: &mut String, text: &str, special: &str) {
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
+            c if is_invisible(c) => {
+                write!(out, "\\u{{{:x}}}", u32::from(c)).expect("a string takes everything")
+            }
             c => {
                 if special.contains(c) {
                     out.push('\\');
@@ -54,6 +58,11 @@ fn write_escaped(out: &mut String, text: &str, special: &str) {
             }
         }
     }
+}
+
+/// Characters that do something instead of being seen. Joiners and selectors belong to what is seen and stay.
+fn is_invisible(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 fn write_node(out: &mut String, label: &Label, id: u32) {
@@ -251,6 +260,7 @@ impl<'a> Reader<'a> {
                         'n' => '\n',
                         'r' => '\r',
                         't' => '\t',
+                        'u' => self.code_point()?,
                         c => c,
                     });
                 }
@@ -265,6 +275,16 @@ impl<'a> Reader<'a> {
                 }
             }
         }
+    }
+
+    /// `{1b}` after `\u`.
+    fn code_point(&mut self) -> Result<char, TextError> {
+        let digits =
+            self.rest().strip_prefix('{').and_then(|rest| rest.split_once('}')).map(|(digits, _)| digits);
+        let c = digits.and_then(|digits| char::from_u32(u32::from_str_radix(digits, 16).ok()?));
+        let c = c.ok_or_else(|| self.error("expected the number of a character after `\\u`: `{1b}`"))?;
+        self.at += digits.map_or(0, str::len) + 2;
+        Ok(c)
     }
 
     fn number(&mut self, what: &str) -> Result<u32, TextError> {

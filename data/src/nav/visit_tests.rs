@@ -51,7 +51,9 @@ fn the_targets_of_figure_4_resolve_to_its_path() {
 
 #[test]
 fn navigational_targets_go_with_the_shortcuts_that_follow() {
-    let forest = figure_4(Theta(Some(6)));
+    let mut forest = figure_4(Theta(Some(6)));
+    let field = forest.forest.nodes[3].control as usize;
+    forest.graph.controls[field].patterns = vec![Pattern::Value];
     let text = r#"[{"shortcut_key": "F5"}, {"id": 6}, {"shortcut_key": "Enter"}, {"shortcut_key": "Tab"}, {"id": 7},
         {"id": 3, "text": "x"}, {"shortcut_key": "Enter"}, {"id": 0}, {"shortcut_key": "Esc"}]"#;
     let resolved = resolve(&forest, &commands(text)).expect("resolved");
@@ -93,7 +95,11 @@ fn calls_that_cannot_be_done_say_why() {
         (r#"[{"id": 3, "text": 5}]"#, "bad_command", "no string"),
         (r#"[{"shortcut_key": " "}]"#, "bad_command", "names no key"),
         (r#"[{"id": 15}]"#, "unknown_id", "from 0 to 14"),
-        (r#"[{"id": -2}]"#, "unknown_id", "-2"),
+        (r#"[{"id": -2}]"#, "unknown_id", "the id -2; ids go from 0 to 14"),
+        (r#"[{"id": "9007199254740993"}]"#, "unknown_id", "9007199254740993; ids go from 0 to 14"),
+        (r#"[{"id": 100000000000000000000}]"#, "bad_command", "is no id; expected whole numbers"),
+        (r#"[{"id": 14, "entry_ref_id": -5}]"#, "bad_entry_ref", "entry_ref_id -5 is no reference"),
+        (r#"[{"id": 3}, {"id": 3, "text": "x"}]"#, "not_editable", "command 1: `5` (button) takes no text"),
         (r#"[{"further_query": [3]}, {"id": 3}]"#, "further_query_mixed", "only command"),
         (r#"[{"id": 3}, {"further_query": -1, "id": 3}]"#, "further_query_mixed", "command 1"),
         (r#"[{"id": 3}, {"get_texts": {"labels": ["A"]}}]"#, "interfaces_mixed", "get_texts and visit"),
@@ -292,9 +298,16 @@ fn text_goes_into_what_takes_text_and_shortcuts_are_pressed_once() {
     let execution = world.run(&mut simulator, &tasks(&world.topology, &call));
     assert!(matches!(&execution.error, Some(VisitError::ShortcutFailed { command: 1, .. })));
     assert_eq!(simulator.done.iter().filter(|d| matches!(d, Done::Pressed(_))).count(), 1);
+    // A menu item takes no text, which is known before anything is done.
+    let call = format!(r#"[{{"id": {field}}}, {{"id": {item}, "text": "x"}}]"#);
+    let refused = error(&world.topology, &call);
+    assert!(matches!(&refused, VisitError::NotEditable { command: 1, .. }), "{refused}");
+    // One that is known by its id only may take text: the screen tells, at the end of the way.
+    let mut bare = World::new();
+    bare.topology.graph.controls[8].id_only = true;
+    let mut simulator = Simulator::new(&bare.topology.graph, &[]);
     let call = format!(r#"[{{"id": {item}, "text": "x"}}]"#);
-    let mut simulator = Simulator::new(&world.topology.graph, &[]);
-    let execution = world.run(&mut simulator, &tasks(&world.topology, &call));
+    let execution = bare.run(&mut simulator, &tasks(&bare.topology, &call));
     assert!(matches!(&execution.error, Some(VisitError::NotEditable { .. })));
     assert_eq!(clicked(&simulator.done), [7], "the item itself was not clicked");
 }

@@ -18,8 +18,8 @@ pub(super) enum TopologyCommand {
 /// Arguments of `topology build`.
 #[derive(Debug, Args)]
 pub struct TopologyBuildArgs {
-    /// An exploration log (.jsonl), a transition graph (utg.yaml), a state or event of `DroidBot`, a folder of
-    /// these searched recursively, or a folder with traces. May be repeated.
+    /// An exploration log (.jsonl), a transition graph (utg.yaml, or `DroidBot`'s utg.js), a state or event of
+    /// `DroidBot`, a folder of these searched recursively, or a folder with traces. May be repeated.
     #[arg(long, value_name = "PATH", required_unless_present = "run")]
     pub input: Vec<PathBuf>,
     /// Folder to write.
@@ -37,7 +37,8 @@ pub struct TopologyBuildArgs {
     /// Levels of the core topology.
     #[arg(long, value_name = "N", default_value_t = 6)]
     pub core_depth: u32,
-    /// Leaves of one type below one node that the core takes for a large enumeration when there are more.
+    /// Leaves of one type below one node that the core takes for a large enumeration when there are more; of values
+    /// (entries of lists, cells, icons) a third is enough.
     #[arg(long, value_name = "N", default_value_t = 30)]
     pub enumeration: usize,
     /// Controls that the core leaves out: one rule a line (a name, or name:, type:, id: and a pattern with *).
@@ -49,6 +50,9 @@ pub struct TopologyBuildArgs {
     /// Share of controls by which two screens of traces count as one (0 to 1).
     #[arg(long, value_name = "SHARE", default_value_t = 0.7)]
     pub screen_similarity: f64,
+    /// Fail when a larger share of records is rejected (0 to 1).
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    pub max_rejects: f64,
     /// How tokens are counted: `o200k_base`, `cl100k_base`, or a tokenizer.json.
     #[arg(long, value_name = "T", default_value = "o200k_base")]
     pub tokens: String,

@@ -25,6 +25,8 @@ use crate::tokens::Counter;
 const STAGE: &str = "topology";
 /// Files passed over that are named one by one.
 const SHOWN_FILES: usize = 5;
+/// Rejects that the message about too many shows.
+const SHOWN_REJECTS: usize = 5;
 
 /// What the lists of the command line say.
 struct Lists {
@@ -40,6 +42,9 @@ pub fn build(args: &TopologyBuildArgs) -> Result<()> {
     if !(0.0..=1.0).contains(&args.screen_similarity) {
         bail!("--screen-similarity {}: give a share from 0 to 1", args.screen_similarity);
     }
+    if !(0.0..=1.0).contains(&args.max_rejects) {
+        bail!("--max-rejects {}: give a share from 0 to 1", args.max_rejects);
+    }
     let lists = Lists {
         blacklist: list("--blacklist", args.blacklist.as_deref(), DEFAULT_BLACKLIST)?,
         prune: list("--prune", args.prune.as_deref(), "")?,
@@ -51,7 +56,7 @@ pub fn build(args: &TopologyBuildArgs) -> Result<()> {
     let settings = json!({
         "theta": args.theta, "core_depth": args.core_depth, "enumeration": args.enumeration,
         "blacklist": lists.blacklist, "prune": lists.prune, "screen_similarity": args.screen_similarity,
-        "tokens": args.tokens,
+        "tokens": args.tokens, "max_rejects": args.max_rejects,
     });
     if let Some(run) = &args.run {
         return build_in_run(args, &Run::open(run, args.resume)?, options, &lists, settings);
@@ -59,6 +64,7 @@ pub fn build(args: &TopologyBuildArgs) -> Result<()> {
     let out = args.out.as_deref().context("give --out DIR")?;
     let folder = Folder::begin(out, STAGE)?;
     let mut read = read(&args.input, options.clone())?;
+    check_rejects(args.max_rejects, &read)?;
     let (topology, figures) = make(args, &mut read, options, &lists)?;
     write(folder.dir(), &topology, &read, &figures)?;
     let files = read.files.clone();
@@ -87,6 +93,7 @@ fn build_in_run(
     };
     let report = run.stage(&spec, |draft| {
         let mut read = read(&[run.path("traces")], options.clone())?;
+        check_rejects(args.max_rejects, &read)?;
         let (topology, figures) = make(args, &mut read, options, lists)?;
         write(&draft.path(""), &topology, &read, &figures)?;
         counts(&figures).into_iter().for_each(|(name, value)| draft.count(&name, value));
@@ -94,6 +101,26 @@ fn build_in_run(
     })?;
     pipeline::print_reports(&[report]);
     Ok(())
+}
+
+/// Nothing is published where too much was refused; the message holds the first reasons.
+fn check_rejects(most: f64, read: &Read) -> Result<()> {
+    let rejects = &read.built.rejects;
+    let kept = read.built.graph.counts.get("records").copied().unwrap_or_default() as usize;
+    let share = rejects.len() as f64 / (kept + rejects.len()).max(1) as f64;
+    if share <= most {
+        return Ok(());
+    }
+    let first = rejects.iter().take(SHOWN_REJECTS);
+    let first: Vec<_> =
+        first.map(|r| format!("\n  {} {}: {}", r.place.file, r.place.key, r.reason)).collect();
+    bail!(
+        "{} of {} records were rejected ({:.1} %), more than --max-rejects {most}; the first of them:{}",
+        rejects.len(),
+        kept + rejects.len(),
+        share * 100.0,
+        first.concat()
+    )
 }
 
 fn list(flag: &str, path: Option<&Path>, default: &str) -> Result<String> {

@@ -23,6 +23,7 @@ enum Kind {
     Droidtask,
     DroidbotState,
     DroidbotEvent,
+    DroidbotUtg,
 }
 
 /// Everything that was read: the graph, the files it came from, those that were passed over.
@@ -62,7 +63,7 @@ pub fn read(inputs: &[PathBuf], options: BuildOptions) -> Result<Read> {
             "no control was found in {} files{}",
             read.files.len(),
             first.unwrap_or_else(|| {
-                "; give an exploration log (.jsonl), a transition graph (utg.yaml), DroidBot's output or traces with elements"
+                "; give an exploration log (.jsonl), a transition graph (utg.yaml, utg.js), DroidBot's output or traces with elements"
                     .to_owned()
             })
         );
@@ -99,7 +100,7 @@ impl Reader {
         }
         if !found {
             bail!(
-                "nothing to read: expected .jsonl logs, utg.yaml, state_*.json and event_*.json, or traces"
+                "nothing to read: expected .jsonl logs, utg.yaml, utg.js, state_*.json and event_*.json, or traces"
             );
         }
         Ok(())
@@ -132,7 +133,7 @@ impl Reader {
                     }
                 });
             }
-            Kind::DroidbotState | Kind::DroidbotEvent => {
+            Kind::DroidbotState | Kind::DroidbotEvent | Kind::DroidbotUtg => {
                 let folder = path.parent().unwrap_or(path);
                 let is_part = folder.file_name().is_some_and(|name| name == "states" || name == "events");
                 let base = if is_part { folder.parent().unwrap_or(folder) } else { folder };
@@ -141,6 +142,7 @@ impl Reader {
                     Ok(text) if kind == Kind::DroidbotState => {
                         droidbot.state(&mut self.builder, &shown, &text);
                     }
+                    Ok(text) if kind == Kind::DroidbotUtg => droidbot.utg(&mut self.builder, &shown, &text),
                     Ok(text) => droidbot.event(&mut self.builder, &shown, &text),
                     Err(fault) => self.builder.reject(Place::new(&shown, ""), fault.kind, fault.reason),
                 }
@@ -184,6 +186,9 @@ fn kind_of(path: &Path, given: bool) -> Option<Kind> {
     }
     if has_extension(path, &["yaml", "yml"]) {
         return Some(Kind::Droidtask);
+    }
+    if has_extension(path, &["js"]) {
+        return (given || name.starts_with("utg")).then_some(Kind::DroidbotUtg);
     }
     if !has_extension(path, &["json"]) {
         return None;

@@ -13,7 +13,7 @@ use tracemill_data::nav::declare::{
     PASSIVE_CHARS, declare, is_declaration, labelled, parse_declarations, passive_texts,
 };
 use tracemill_data::nav::execute::{ExecuteOptions, Executor};
-use tracemill_data::nav::resolve::resolve;
+use tracemill_data::nav::resolve::{node, resolve};
 use tracemill_data::nav::{Injection, InjectionSpec, Limit, Simulator, Topology};
 
 use super::topology::open;
@@ -104,10 +104,7 @@ fn visit(
         Call::Commands(commands) => commands,
         Call::FurtherQuery(ids) => {
             let labels = topology.labels(Limit::default());
-            let last = topology.forest.nodes.len() as u32 - 1;
-            if let Some(&id) = ids.iter().find(|id| **id > last) {
-                return Err(VisitError::UnknownId { command: 0, id: i64::from(id), last });
-            }
+            let ids = ids.into_iter().map(|id| node(topology, 0, id)).collect::<Result<Vec<_>, _>>()?;
             let text =
                 if ids.is_empty() { topology.text(&labels) } else { topology.branches_text(&ids, &labels) };
             return Ok((json!({ "status": "ok", "further_query": ids, "topology": text }), None));
