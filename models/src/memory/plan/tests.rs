@@ -1,0 +1,1 @@
+//! The three cases and their boundaries, execution, and what must never happen.
