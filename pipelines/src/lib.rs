@@ -7,6 +7,7 @@ pub mod config;
 pub mod executor;
 pub mod manifest;
 pub mod pipeline;
+pub mod planning;
 pub mod progress;
 pub mod publish;
 pub mod reward;

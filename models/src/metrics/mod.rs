@@ -5,11 +5,13 @@
 
 mod actions;
 mod agreement;
+mod means;
 mod purity;
 mod separation;
 
 pub use actions::{ActionMetrics, Rate, StepScore, action_metrics};
 pub use agreement::adjusted_rand_index;
+pub use means::{Mean, mean_over_tasks};
 pub use purity::{Purity, purity};
 pub use separation::{Separation, separation};
 

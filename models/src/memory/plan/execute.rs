@@ -420,8 +420,11 @@ fn find<'s>(label: &str, screen: &'s Observation) -> Option<&'s Element> {
     let same = || elements.iter().find(|e| same_label(&e.text, label));
     let words = padded(label);
     let mut holding = elements.iter().filter(|e| !words.trim().is_empty() && padded(&e.text).contains(&words));
-    let only = |mut it: Box<dyn Iterator<Item = &'s Element> + '_>| it.next().filter(|_| it.next().is_none());
-    exact.or_else(same).or_else(|| only(Box::new(holding.by_ref())))
+    // `Contacts icon` is the element `Contacts`.
+    let bare = label.strip_suffix(" icon").or_else(|| label.strip_suffix(" button")).unwrap_or(label);
+    let named = || elements.iter().find(|e| e.text.trim().eq_ignore_ascii_case(bare.trim()));
+    let only = || holding.next().filter(|_| holding.next().is_none());
+    exact.or_else(same).or_else(named).or_else(only)
 }
 
 fn resolved(label: &str, screen: &Observation) -> String {

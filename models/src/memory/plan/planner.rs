@@ -560,6 +560,7 @@ fn in_order(slots: usize, units: usize, fits: impl Fn(usize, usize) -> f32) -> V
 }
 
 /// Whether every value of a plan is told by the command or known to the memory; the first that is not, else.
+#[cfg(test)]
 pub(super) fn stranger<'p>(plan: &'p Plan, memory: &PlanMemory) -> Option<&'p str> {
     let known = |value: &str| {
         let traces = memory.traces.iter().flat_map(|t| &t.steps).flat_map(|s| &s.args).any(|a| a.value == value);

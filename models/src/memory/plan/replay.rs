@@ -27,10 +27,9 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Begins an episode: its steps with, for each, the elements and the place of its screen.
-    pub fn new(steps: impl IntoIterator<Item = (TraceStep, Vec<Element>, Option<String>)>) -> Self {
-        let steps = steps.into_iter().map(|(step, elements, place)| RecordedStep { step, elements, place });
-        Self { steps: steps.collect(), at: 0 }
+    /// Begins an episode.
+    pub fn new(steps: Vec<RecordedStep>) -> Self {
+        Self { steps, at: 0 }
     }
 
     /// Recorded steps that were carried out, and recorded steps in all.
