@@ -141,6 +141,7 @@ pub fn run(settings: &Settings, args: &PlanningEvalArgs) -> Result<()> {
     };
     let (rows, measured) = bench.table(&held_out, &mined, &spaces, args)?;
     let consistency = consistency(&bench, &held_out, &mined, embedder.as_ref(), args)?;
+    let steps = || held_out.tasks.iter().flat_map(|t| &t.recorded);
     let result = json!({
         "hold_out": args.hold_out, "seed": args.seed, "resamples": args.resamples, "popups": args.popups,
         "tasks": held_out.tasks.len(), "mined_episodes": held_out.mined.len(), "mined_units": spaces.units,
@@ -148,6 +149,7 @@ pub fn run(settings: &Settings, args: &PlanningEvalArgs) -> Result<()> {
         "held_out_without_steps": held_out.without_steps, "failed_episodes": held_out.failed,
         "encoder": if args.retrain { "trained on held-in units" } else { "the run's, trained on all units" },
         "leakage": held_out.leakage(&spaces.intent, !args.retrain),
+        "recorded_steps": steps().count(), "unnamed_steps": steps().filter(|r| r.step.args.is_empty()).count(),
         "simulated_tasks": held_out.tasks.iter().filter(|t| bench.sim.contains_key(&t.episode_id)).count(),
         "untold": rows.iter().filter(|r| r.variant == "full" && r.success.is_none()).count(),
         "plan_settings": settings.plan, "variants": measured, "step_consistency": consistency,

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use tracemill_data::artifact::AliasMap;
 
-use super::words::{STOP, Token, is_verb, quoted, tokens};
+use super::words::{STOP, Token, is_verb, quoted, stem, tokens};
 
 /// A value that is wanted.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -28,7 +28,7 @@ pub(super) struct Candidate {
     names: bool,
     /// Follows `search for`, `look up`, `find`.
     searched: bool,
-    /// Words that are also words of the schema's own labels.
+    /// Words that are also words of the schema's own labels, or join others (`in`, `to`).
     common: usize,
     words: usize,
     kind: String,
@@ -39,7 +39,7 @@ pub(super) struct Candidate {
 /// Longest value without quotes, in words.
 const MAX_WORDS: usize = 6;
 /// Least score at which a value is bound.
-const LEAST: f64 = 1.8;
+const LEAST: f64 = 2.2;
 /// Types that a value's form decides: nothing else will do.
 const STRICT: [&str; 5] = ["<email>", "<url>", "<file_path>", "<date>", "<number>"];
 
@@ -49,6 +49,14 @@ pub(super) fn candidates(text: &str, clause: &str, labels: &[String], map: &Alia
     let start = text.find(clause).unwrap_or(0);
     let own = start..start + clause.len();
     let mut out = all_candidates(text, labels, map);
+    // A clause begins with what is to be done.
+    out.retain(|c| c.quoted || c.start != start);
+    let lone: Vec<Candidate> = out.iter().filter(|c| c.words == 1).cloned().collect();
+    // `a.txt to b.txt` looks like a path to a pattern that allows spaces.
+    out.retain(|c| {
+        let inside = |o: &&Candidate| c.start <= o.start && o.end <= c.end && o.kind == c.kind;
+        c.quoted || c.kind != "<file_path>" || lone.iter().filter(inside).count() < 2
+    });
     out.iter_mut().for_each(|c| c.own = own.contains(&c.start));
     out
 }
@@ -103,16 +111,18 @@ fn searched(before: &[Token]) -> bool {
 fn candidate(text: &str, start: usize, end: usize, labels: &[String], map: &AliasMap) -> Candidate {
     let value = &text[start..end];
     let words = tokens(value);
-    let capital = |w: &Token| w.text.chars().next().is_some_and(|c| c.is_uppercase() || c.is_numeric());
     Candidate {
         text: value.to_owned(),
         start,
         end,
         quoted: false,
         bounded: 0,
-        names: start > 0 && !words.is_empty() && words.iter().all(capital),
+        names: is_name(value),
         searched: false,
-        common: words.iter().filter(|w| labels.contains(&super::words::stem(&w.lower))).count(),
+        common: words
+            .iter()
+            .filter(|w| labels.contains(&stem(&w.lower)) || STOP.contains(&w.lower.as_str()))
+            .count(),
         words: words.len(),
         kind: map.value_type("text", value, None).to_owned(),
         own: true,
@@ -163,13 +173,21 @@ fn score(param: &Param, candidate: &Candidate, map: &AliasMap) -> f64 {
     score += like(&|e| shape(e) == shape(&candidate.text));
     score += 0.3 * like(&|e| tokens(e).len() == candidate.words);
     score += if candidate.quoted && !strict { 1.0 } else { 0.0 };
-    score += if candidate.names { 0.5 } else { 0.0 };
+    score += like(&|e| is_name(e) == candidate.names);
+    score += if candidate.names && param.examples.is_empty() { 0.5 } else { 0.0 };
     score += if candidate.searched && kind == "<query>" { 1.0 } else { 0.0 };
     score += 0.4 * (f64::from(candidate.bounded) - 1.0);
     // Longer is better where nothing else decides: `New York` before `York`.
     score += 0.02 * candidate.words as f64;
-    score += if candidate.own { 0.3 } else { 0.0 };
+    score += if candidate.own { 0.5 } else { 0.0 };
     score - 1.5 * candidate.common as f64 / candidate.words.max(1) as f64
+}
+
+/// Whether every word begins like a name or a number.
+fn is_name(text: &str) -> bool {
+    let words = tokens(text);
+    let capital = |w: &Token| w.text.chars().next().is_some_and(|c| c.is_uppercase() || c.is_numeric());
+    !words.is_empty() && words.iter().all(capital)
 }
 
 /// Classes of characters, runs collapsed: `6:15 AM` is `0:0 A`.

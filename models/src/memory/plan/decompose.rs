@@ -51,13 +51,22 @@ impl Act {
         Self { verb: words.next().unwrap_or_default(), object: words.collect() }
     }
 
+    fn objects(&self) -> Vec<String> {
+        self.object.iter().map(|word| stem(word)).collect()
+    }
+
     /// Whether two ACTs ask for the same by their words: verbs of one class, and a word of the object in common (or
     /// no object in both).
     pub fn same(&self, other: &Self) -> bool {
-        let stems = |act: &Self| act.object.iter().map(|w| stem(w)).collect::<Vec<_>>();
-        let (a, b) = (stems(self), stems(other));
+        let (a, b) = (self.objects(), other.objects());
         verb_class(&self.verb) == verb_class(&other.verb)
             && ((a.is_empty() && b.is_empty()) || a.iter().any(|word| b.contains(word)))
+    }
+
+    /// Whether two ACTs have a verb of one class or a word of the object in common.
+    pub fn akin(&self, other: &Self) -> bool {
+        let theirs = other.objects();
+        verb_class(&self.verb) == verb_class(&other.verb) || self.objects().iter().any(|w| theirs.contains(w))
     }
 }
 

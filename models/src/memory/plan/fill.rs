@@ -11,7 +11,7 @@ use tracemill_data::views::UnitAction;
 
 use super::bind::{Param, bind, candidates};
 use super::decompose::Slot;
-use super::memory::{PlanMemory, PlanTrace, StoredUnit};
+use super::memory::{PlanMemory, PlanTrace, StoredUnit, is_icon_of};
 use super::words::{padded, quoted, stem, stems, tokens, verb_class};
 use crate::skill::align::align;
 
@@ -89,6 +89,10 @@ impl Affix {
 
 /// Fields whose value belongs to the way, not to the task.
 const FIXED: [&str; 2] = ["key", "direction"];
+/// Predicates that act on an element.
+const POINTERS: [&str; 6] = ["click", "double_click", "right_click", "long_press", "hover", "drag"];
+/// Types of values: a label that is a date is this user's date.
+const VALUES: [&str; 3] = ["<date>", "<number>", "<email>"];
 
 impl Sketch {
     fn parameter(&mut self, class: String, kind: &str, examples: Vec<String>) -> usize {
@@ -130,8 +134,11 @@ fn as_mapped(step: &TraceStep) -> Mapped<'_> {
 
 /// The steps of `base`, with parameters where the other exemplars have other values. What was typed is always a
 /// parameter, and so is every label that equals it.
-fn sketch_exemplars(base: &PlanTrace, others: &[&PlanTrace]) -> Sketch {
+fn sketch_exemplars(base: &PlanTrace, others: &[&PlanTrace], map: &AliasMap) -> Sketch {
     let mut sketch = Sketch { origin: Some((Origin::Unit, base.unit_id.clone())), ..Sketch::default() };
+    // A click on nobody knows what is no step of a plan.
+    let kept = |s: &&TraceStep| !s.args.is_empty() || !POINTERS.contains(&s.verb.as_str());
+    let base = &PlanTrace { steps: base.steps.iter().filter(kept).cloned().collect(), ..base.clone() };
     let mapped: Vec<Mapped> = base.steps.iter().map(as_mapped).collect();
     let aligned: Vec<(Vec<Option<usize>>, &PlanTrace)> = others
         .iter()
@@ -147,7 +154,8 @@ fn sketch_exemplars(base: &PlanTrace, others: &[&PlanTrace]) -> Sketch {
             let theirs = aligned.iter().filter_map(|(at, other)| other.steps[at[i]?].value(&arg.field));
             let values: Vec<&str> = std::iter::once(arg.value.as_str()).chain(theirs).collect();
             let same = values.iter().all(|v| *v == arg.value);
-            let constant = same && arg.field != "text" && !typed.contains(&lower(&arg.value));
+            let value = VALUES.contains(&map.value_type("text", &arg.value, None));
+            let constant = same && !value && arg.field != "text" && !typed.contains(&lower(&arg.value));
             args.push(if constant || FIXED.contains(&arg.field.as_str()) || step.verb == "open" {
                 literal(&arg.field, &arg.kind, &arg.value)
             } else {
@@ -163,11 +171,23 @@ fn sketch_exemplars(base: &PlanTrace, others: &[&PlanTrace]) -> Sketch {
 /// A skill's steps; its parameters have the examples it kept and those of its representative traces.
 fn sketch_skill(skill: &Skill, memory: &PlanMemory) -> Sketch {
     let mut sketch = Sketch { origin: Some((Origin::Skill, skill.skill_id.clone())), ..Sketch::default() };
-    let same_way = |t: &&PlanTrace| t.steps.iter().map(|s| &s.verb).eq(skill.steps.iter().map(|s| &s.verb));
+    let same = |(t, s): (&TraceStep, &tracemill_data::artifact::SkillStep)| {
+        t.verb == s.verb || (t.verb == "open" && s.verb == "click")
+    };
+    let same_way = |t: &&PlanTrace| t.steps.len() == skill.steps.len() && t.steps.iter().zip(&skill.steps).all(same);
     let found = skill.representative_unit_ids.iter().filter_map(|id| memory.trace(id));
     let traces: Vec<&PlanTrace> = found.filter(same_way).collect();
     for (i, step) in skill.steps.iter().enumerate() {
         let mut args = Vec::new();
+        let label = step.args.iter().find(|a| a.field == "target").and_then(|a| a.value.as_deref());
+        let app = label.and_then(|l| memory.environments.keys().find(|app| is_icon_of(l, app)));
+        if let Some(app) = app.filter(|_| step.verb == "click" && i == 0) {
+            sketch.steps.push(SketchStep { verb: "open".to_owned(), args: vec![literal("app", "<app>", app)] });
+            continue;
+        }
+        if step.args.is_empty() && POINTERS.contains(&step.verb.as_str()) {
+            continue;
+        }
         for arg in &step.args {
             let of_traces: Vec<&str> = traces.iter().filter_map(|t| t.steps[i].value(&arg.field)).collect();
             let fixed = arg.examples.first().filter(|_| FIXED.contains(&arg.field.as_str()) || step.verb == "open");
@@ -250,7 +270,7 @@ pub(super) struct Filler<'a> {
 impl Filler<'_> {
     /// The steps of an exemplar, bound to the slot (Case 1).
     pub fn exemplars(&self, slot: &Slot, base: &PlanTrace, others: &[&PlanTrace]) -> Vec<PlanStep> {
-        self.bound(slot, sketch_exemplars(base, others))
+        self.bound(slot, sketch_exemplars(base, others, self.map))
     }
 
     /// A skill's steps, bound to the slot (gap filling, Case 3).
@@ -272,6 +292,7 @@ impl Filler<'_> {
             .flat_map(|value| tokens(value))
             .map(|word| stem(&word.lower))
             .chain(slot.env.iter().flat_map(|env| tokens(env)).map(|word| stem(&word.lower)))
+            .chain(self.memory.phrases().cloned())
             .collect();
         let found = candidates(&slot.context, &slot.clause, &labels, self.map);
         let params: Vec<Param> = sketch.params.into_iter().map(|(_, param)| param).collect();
@@ -396,7 +417,12 @@ impl Filler<'_> {
 /// Plan units of an episode: its units as a plan that was approved, values that its command tells marked as such.
 ///
 /// A label that the unit's skill has as a literal stays one, even if the command happens to say the word.
-pub(super) fn recorded_steps(trace: &PlanTrace, command: &str, skill: Option<&Skill>, id: &str) -> Vec<PlanStep> {
+pub(super) fn recorded_steps(
+    trace: &PlanTrace,
+    command: &str,
+    skill: Option<&Skill>,
+    map: &AliasMap,
+) -> Vec<PlanStep> {
     let constants: BTreeMap<&str, ()> = skill
         .into_iter()
         .flat_map(|s| &s.steps)
@@ -408,7 +434,8 @@ pub(super) fn recorded_steps(trace: &PlanTrace, command: &str, skill: Option<&Sk
             || FIXED.contains(&arg.field.as_str())
             || verb == "open";
         let told = !constant && told_by(&arg.value, command);
-        let typed = arg.field == "text" && !told;
+        let value = VALUES.contains(&map.value_type("text", &arg.value, None));
+        let typed = (arg.field == "text" || (value && !constant)) && !told;
         PlanArg {
             field: arg.field.clone(),
             kind: arg.kind.clone(),
@@ -421,9 +448,10 @@ pub(super) fn recorded_steps(trace: &PlanTrace, command: &str, skill: Option<&Sk
         verb: s.verb.clone(),
         args: s.args.iter().map(|a| argument(&s.verb, a)).collect(),
         from: Origin::Unit,
-        id: id.to_owned(),
+        id: trace.unit_id.clone(),
     };
-    trace.steps.iter().map(step).collect()
+    let kept = |s: &&TraceStep| !s.args.is_empty() || !POINTERS.contains(&s.verb.as_str());
+    trace.steps.iter().filter(kept).map(step).collect()
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! What a planner knows: subgroups, units with their steps, skills, applications, approved plans.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use candle_core::{Device, Tensor};
-use tracemill_data::artifact::{AliasMap, Plan, PlanStep, Skill, TERMINAL, TraceArg, TraceStep};
+use tracemill_data::artifact::{AliasMap, Bound, Plan, PlanStep, Skill, TERMINAL, TraceArg, TraceStep};
 use tracemill_data::views::{Unit, clean};
 
 use super::PlanError;
-use super::words::stems;
+use super::words::{stem, stems, tokens, without_values};
 use crate::embed::Embedder;
 use crate::memory::vectors::dot;
 use crate::memory::{IntentIndex, MemoryError, UnitIndex};
@@ -38,7 +38,15 @@ impl PlanTrace {
     }
 }
 
-/// The steps of a unit that serve its intent, after Φ.
+/// Whether a click on this label starts the application: its icon, called like it.
+pub(super) fn is_icon_of(label: &str, app: &str) -> bool {
+    let label = label.trim().to_lowercase();
+    let bare = label.strip_suffix(" icon").or_else(|| label.strip_suffix(" app icon")).unwrap_or(&label);
+    !app.is_empty() && bare == app.trim().to_lowercase()
+}
+
+/// The steps of a unit that serve its intent, after Φ. A click on the icon of the unit's application opens it, as Φ
+/// says where the step's words do.
 pub fn trace_steps(unit: &Unit, map: &AliasMap) -> Vec<TraceStep> {
     let cleaned = clean(&[unit], map).swap_remove(0);
     let serving = cleaned.kept.iter().filter(|&&i| cleaned.mapped[i].predicate != TERMINAL);
@@ -49,6 +57,10 @@ pub fn trace_steps(unit: &Unit, map: &AliasMap) -> Vec<TraceStep> {
             kind: map.value_type(a.field, a.value, a.hint).to_owned(),
             value: a.value.to_owned(),
         };
+        if mapped.predicate == "click" && mapped.value("target").is_some_and(|t| is_icon_of(t, &unit.env_tag)) {
+            let app = TraceArg { field: "app".into(), kind: "<app>".into(), value: unit.env_tag.clone() };
+            return TraceStep { step: unit.actions[i].step, verb: "open".into(), args: vec![app] };
+        }
         TraceStep {
             step: unit.actions[i].step,
             verb: mapped.predicate.to_owned(),
@@ -111,7 +123,8 @@ impl Prototypes for EncoderPrototypes<'_> {
         }
         let (rows, dim) = (texts.len(), self.embedder.dim());
         let encode = |e: &dyn std::fmt::Display| PlanError::Encode(e.to_string());
-        let descriptions: Vec<&str> = texts.iter().map(|(_, d)| *d).collect();
+        let descriptions: Vec<String> = texts.iter().map(|(_, d)| without_values(d)).collect();
+        let descriptions: Vec<&str> = descriptions.iter().map(String::as_str).collect();
         let environments: Vec<&str> = texts.iter().filter_map(|(e, _)| *e).collect();
         let embedded = self.embedder.embed(&environments)?;
         let mut environment = vec![0.0; rows * dim];
@@ -158,6 +171,8 @@ pub struct PlanMemory {
     pub(super) subgroup_env: Vec<String>,
     /// For each stem, the subgroups that have it, ascending.
     stems: HashMap<String, Vec<u32>>,
+    /// Stems of the words in which commands were put, values left out: what is said, rather than what is meant.
+    phrases: HashSet<String>,
     pub(super) plans: Vec<StoredPlan>,
 }
 
@@ -207,6 +222,7 @@ impl PlanMemory {
             environments,
             subgroup_env,
             stems: HashMap::new(),
+            phrases: HashSet::new(),
             plans: Vec::new(),
         };
         memory.learn_words();
@@ -226,11 +242,25 @@ impl PlanMemory {
     /// Forgets every plan.
     pub fn clear_plans(&mut self) {
         self.plans.clear();
+        self.phrases.clear();
     }
 
     /// Adds a plan as it is.
     pub fn store(&mut self, plan: StoredPlan) {
+        for unit in &plan.units {
+            let told = unit.steps.iter().flat_map(|s| &s.args).filter(|a| a.bound == Bound::Command);
+            let values: Vec<String> = told.filter_map(|a| a.value.as_deref()).flat_map(stems).collect();
+            let said = tokens(&without_values(&unit.description)).into_iter();
+            // Names and numbers are values even where no step has them.
+            let said = said.filter(|t| t.text == t.lower && !t.text.contains(|c: char| c.is_ascii_digit()));
+            self.phrases.extend(said.map(|t| stem(&t.lower)).filter(|s| !values.contains(s)));
+        }
         self.plans.push(plan);
+    }
+
+    /// Stems of the words in which commands were put.
+    pub(super) fn phrases(&self) -> impl Iterator<Item = &String> {
+        self.phrases.iter()
     }
 
     /// Adds approved plans: prototypes and subgroups are found anew, since a memory that was rebuilt has others.
@@ -258,7 +288,7 @@ impl PlanMemory {
                 }
             });
             let units = units.collect();
-            self.plans.push(StoredPlan { plan_id: plan.plan_id.clone(), command: plan.command.clone(), units });
+            self.store(StoredPlan { plan_id: plan.plan_id.clone(), command: plan.command.clone(), units });
         }
         Ok(())
     }
@@ -284,7 +314,7 @@ impl PlanMemory {
     /// The subgroups nearest to a prototype, best first, `count` at most.
     ///
     /// ENV gates first: where the clause names an application that has subgroups, only those are looked at; else those
-    /// of the `gates` nearest intent groups. Of the candidates, the order is cosine plus `weight` times the share of
+    /// of the `gates` nearest intent groups, and those that know half of the clause's words. Of the candidates, the order is cosine plus `weight` times the share of
     /// words in common.
     pub(super) fn rank(
         &self,
@@ -297,14 +327,15 @@ impl PlanMemory {
     ) -> Vec<Near> {
         let known = env.is_some_and(|env| self.subgroup_env.iter().any(|e| e == env));
         let open = self.index.open_gates(z, gates);
+        let words = self.words_in_common(clause, env);
+        let said = |at: usize| words.get(&(at as u32)).is_some_and(|share| *share >= 0.5);
         let passes = |at: usize| {
             if known {
                 Some(self.subgroup_env[at].as_str()) == env
             } else {
-                open.contains_key(&self.index.subgroups[at].ig)
+                open.contains_key(&self.index.subgroups[at].ig) || said(at)
             }
         };
-        let words = self.words_in_common(clause, env);
         let mut near: Vec<Near> = (0..self.index.subgroups.len())
             .filter(|&at| passes(at))
             .map(|at| Near {
@@ -329,7 +360,7 @@ impl PlanMemory {
         let total = self.index.subgroups.len() as f32;
         let mut shares: HashMap<u32, f32> = HashMap::new();
         let mut whole = 0.0;
-        for stem in stems(clause).iter().filter(|s| !named.contains(s)) {
+        for stem in stems(&without_values(clause)).iter().filter(|s| !named.contains(s)) {
             let Some(with) = self.stems.get(stem) else { continue };
             let weight = (1.0 + total / with.len() as f32).ln();
             whole += weight;

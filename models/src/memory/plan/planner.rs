@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use tracemill_data::artifact::{
-    ActCoverage, AliasMap, NearSubgroup, Origin, Plan, PlanCase, PlanStep, PlanUnit, Skill,
+    ActCoverage, AliasMap, NearSubgroup, Plan, PlanCase, PlanStep, PlanUnit, Skill,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -12,7 +12,7 @@ use super::PlanError;
 use super::decompose::{Act, Decompose, Slot, task_units};
 use super::fill::{Filler, recorded_steps};
 use super::memory::{Near, PlanMemory, PlanTrace, Prototypes, StoredPlan, StoredUnit};
-use super::words::{stems, verb_class};
+use super::words::stems;
 use crate::memory::vectors::dot;
 
 /// Settings of planning.
@@ -265,10 +265,11 @@ impl Planner<'_> {
             return false;
         }
         let subgroup = slot.near.map(|near| self.memory.index.subgroups[near.at].sg);
-        // Without a word for its application a command may mean any: then the words of the ACT are not enough.
-        let same_act = || unit.acts.iter().any(|act| Act::read(act).same(&slot.slot.act));
-        let placed = slot.slot.env.is_some() || unit.env.is_empty() || !slot.slot.act.object.is_empty();
-        subgroup.is_some_and(|sg| unit.subgroups.contains(&sg)) || (placed && same_act())
+        let same_subgroup = subgroup.is_some_and(|sg| unit.subgroups.contains(&sg));
+        // A subgroup of a small memory holds more than one task: its ACTs must at least be akin.
+        let akin = |act: &Act| act.akin(&slot.slot.act);
+        let same = |act: &Act| act.same(&slot.slot.act) && !act.object.is_empty();
+        unit.acts.iter().map(|act| Act::read(act)).any(|act| same(&act) || (same_subgroup && akin(&act)))
     }
 
     fn fill(&self, number: usize, slot: &Intended, found: Option<&Match>) -> Result<Filled, PlanError> {
@@ -526,7 +527,7 @@ impl StoredPlan {
                     acts: vec![act],
                     z: z.clone(),
                     subgroups: own.iter().map(|u| units[*u].1).filter(|sg| *sg >= 0).collect(),
-                    steps: own.iter().flat_map(|u| steps_of(memory, units[*u].0, command)).collect(),
+                    steps: own.iter().flat_map(|u| steps_of(planner, units[*u].0, command)).collect(),
                 }),
             }
         }
@@ -534,10 +535,11 @@ impl StoredPlan {
     }
 }
 
-fn steps_of(memory: &PlanMemory, row: usize, command: &str) -> Vec<PlanStep> {
+fn steps_of(planner: &Planner<'_>, row: usize, command: &str) -> Vec<PlanStep> {
+    let memory = planner.memory;
     let trace = &memory.traces[row];
     let skill = memory.skill_of_unit.get(&trace.unit_id).and_then(|(sg, at)| memory.skills[sg].get(*at));
-    recorded_steps(trace, command, skill, &trace.unit_id)
+    recorded_steps(trace, command, skill, planner.map)
 }
 
 /// Which of `slots` each of `units` belongs to: ascending, with the greatest sum of `fits`.
@@ -557,25 +559,4 @@ fn in_order(slots: usize, units: usize, fits: impl Fn(usize, usize) -> f32) -> V
         most = owner[u] + 1;
     }
     owner
-}
-
-/// Whether every value of a plan is told by the command or known to the memory; the first that is not, else.
-#[cfg(test)]
-pub(super) fn stranger<'p>(plan: &'p Plan, memory: &PlanMemory) -> Option<&'p str> {
-    let known = |value: &str| {
-        let traces = memory.traces.iter().flat_map(|t| &t.steps).flat_map(|s| &s.args).any(|a| a.value == value);
-        let skills = memory.skills.values().flatten().flat_map(|s| &s.steps).flat_map(|s| &s.args);
-        let plans = memory.plans.iter().flat_map(|p| &p.units).flat_map(|u| &u.steps).flat_map(|s| &s.args);
-        traces
-            || skills.into_iter().any(|a| a.value.as_deref() == Some(value) || a.examples.iter().any(|e| e == value))
-            || plans.into_iter().any(|a| a.value.as_deref() == Some(value))
-            || memory.environments.contains_key(value)
-    };
-    let told = |value: &str| plan.command.contains(value) || super::fill::told_by(value, &plan.command);
-    let templates = |step: &PlanStep| step.from == Origin::Template && verb_class(&step.verb) == step.verb;
-    plan.steps()
-        .filter(|s| !(templates(s) && s.value("key").is_some()))
-        .flat_map(|s| &s.args)
-        .filter_map(|a| a.value.as_deref())
-        .find(|v| !known(v) && !told(v) && *v != "enter")
 }

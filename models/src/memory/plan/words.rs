@@ -4,10 +4,10 @@ use std::ops::Range;
 
 /// Words that carry no content of their own.
 pub(super) const STOP: &[&str] = &[
-    "a", "about", "an", "and", "any", "app", "application", "as", "at", "be", "by", "called", "for", "from", "has",
-    "i", "in", "inside", "into", "is", "it", "its", "lets", "me", "my", "named", "of", "off", "on", "onto", "or",
+    "a", "about", "again", "also", "an", "and", "any", "app", "application", "as", "at", "be", "by", "called", "for", "from", "has",
+    "how", "i", "in", "inside", "into", "is", "it", "its", "lets", "me", "my", "named", "of", "off", "on", "onto", "or",
     "out", "over", "please", "saying", "so", "some", "that", "the", "their", "them", "then", "there", "these", "this",
-    "those", "titled", "to", "under", "up", "using", "via", "will", "with", "within", "words", "you", "your",
+    "those", "titled", "to", "under", "up", "using", "via", "what", "when", "where", "which", "who", "why", "will", "with", "within", "words", "you", "your",
 ];
 
 /// Words that stand for what was named before.
@@ -89,6 +89,21 @@ fn is_edge(c: char) -> bool {
     matches!(c, ',' | '.' | ';' | ':' | '!' | '?' | '(' | ')' | '[' | ']' | '"' | '\'' | '“' | '”' | '‘' | '’')
 }
 
+/// The text with what stands in quotes as `…`: values are no part of an intent, and the views of units leave them out in
+/// the same way.
+pub(super) fn without_values(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut from = 0;
+    for range in quoted(text) {
+        out.push_str(text[from..range.start].trim_end_matches(['\'', '"', '“', '‘']));
+        out.push('…');
+        let closing = text[range.end..].chars().next().map_or(0, char::len_utf8);
+        from = range.end + closing;
+    }
+    out.push_str(&text[from..]);
+    out
+}
+
 /// Byte ranges of what stands in quotes, without the quotes. An apostrophe inside a word is none.
 pub(super) fn quoted(text: &str) -> Vec<Range<usize>> {
     const PAIRS: [(char, char); 4] = [('"', '"'), ('“', '”'), ('‘', '’'), ('\'', '\'')];
@@ -144,6 +159,12 @@ mod tests {
         assert_eq!(found, ["I'm late, it's me", "go"]);
         assert!(quoted("the students' sheet").is_empty());
         assert_eq!(quoted("''"), Vec::<Range<usize>>::new());
+    }
+
+    #[test]
+    fn quoted_values_are_no_part_of_an_intent() {
+        assert_eq!(without_values("text Ben: 'I am late' now"), "text Ben: … now");
+        assert_eq!(without_values("plain"), "plain");
     }
 
     #[test]

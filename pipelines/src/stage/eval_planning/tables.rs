@@ -100,6 +100,7 @@ fn notes(result: &Value) -> String {
          no success), {} episodes mined: {} units, {} stored plans. Encoder: {}.\n\
          Leakage: {} held-out tasks among the mined ones, {} with at least 80 % of their words in one mined command; {} of {} \
          in a place that no mined unit has.\n\
+         {} of {} recorded steps have no label or value: any step of their kind counts as theirs.\n\
          95 % intervals by bootstrap over tasks, seed {}. Success of a replay: every recorded step was carried out.",
         result["tasks"],
         result["simulated_tasks"],
@@ -112,6 +113,8 @@ fn notes(result: &Value) -> String {
         leak["near_duplicates"],
         leak["unseen_places"][1],
         leak["unseen_places"][0],
+        result["unnamed_steps"],
+        result["recorded_steps"],
         result["seed"],
     )
 }
