@@ -8,20 +8,23 @@ use crate::support::{contents, fails, ok, shared_data, tracemill};
 
 /// A run of the phone's sample corpus, small enough for tests.
 fn sample_run(dir: &Path) {
-    ok(dir, &[
-        "run",
-        "demo",
-        "--run",
-        "r",
-        "--set",
-        "sample.episodes=80",
-        "--set",
-        "sample.format='gui-odyssey'",
-        "--set",
-        "embed.dim=128",
-        "--set",
-        "encode.train.epochs=12",
-    ]);
+    ok(
+        dir,
+        &[
+            "run",
+            "demo",
+            "--run",
+            "r",
+            "--set",
+            "sample.episodes=60",
+            "--set",
+            "sample.format='gui-odyssey'",
+            "--set",
+            "embed.dim=128",
+            "--set",
+            "encode.train.epochs=6",
+        ],
+    );
 }
 
 fn planned(dir: &Path, args: &[&str]) -> Value {
@@ -94,7 +97,8 @@ fn the_table_of_a_small_sample_run() {
     sample_run(dir.path());
     let args = ["eval", "planning", "--run", "r", "--bootstraps", "2", "--resamples", "100"];
     let table = |threads: &str| {
-        let output = tracemill(dir.path()).args(args).env("RAYON_NUM_THREADS", threads).output().expect("it starts");
+        let output =
+            tracemill(dir.path()).args(args).env("RAYON_NUM_THREADS", threads).output().expect("it starts");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
@@ -118,7 +122,8 @@ fn real_recordings_are_held_out_and_replayed() {
         let set = ["--set", "embed.dim=64", "--set", "encode.train.epochs=2"];
         ok(dir.path(), &[&[stage, "--run", "r"], &set[..]].concat());
     }
-    let args = ["eval", "planning", "--run", "r", "--bootstraps", "0", "--resamples", "50", "--retrain", "--json"];
+    let args =
+        ["eval", "planning", "--run", "r", "--bootstraps", "0", "--resamples", "50", "--retrain", "--json"];
     let set = ["--set", "encode.train.epochs=2"];
     let output = ok(dir.path(), &[&args[..], &set[..]].concat());
     let result: Value = serde_json::from_slice(&output.stdout).expect("JSON");

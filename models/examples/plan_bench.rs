@@ -87,9 +87,11 @@ fn near(centre: &[f32], rng: &mut ChaCha8Rng) -> Vec<f32> {
 fn memory(units: usize, prototypes: &dyn Prototypes) -> PlanMemory {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let subgroups = units / PER_SUBGROUP;
-    let described: Vec<(String, String)> =
-        (0..subgroups).map(|sg| (app(sg), format!("create the {} of the {}", word(sg), word(sg + 7)))).collect();
-    let texts: Vec<(Option<&str>, &str)> = described.iter().map(|(a, d)| (Some(a.as_str()), d.as_str())).collect();
+    let described: Vec<(String, String)> = (0..subgroups)
+        .map(|sg| (app(sg), format!("create the {} of the {}", word(sg), word(sg + 7))))
+        .collect();
+    let texts: Vec<(Option<&str>, &str)> =
+        described.iter().map(|(a, d)| (Some(a.as_str()), d.as_str())).collect();
     let centroids: Vec<Vec<f32>> =
         texts.chunks(512).flat_map(|chunk| prototypes.encode(chunk).expect("encoded")).collect();
     let dim = centroids[0].len();
@@ -148,12 +150,13 @@ fn main() {
         let (map, settings, prototypes) = (&map, &settings, &prototypes);
         Planner { memory, map, decomposer, prototypes, settings, variant }.plan(text).expect("a plan")
     };
-    let approved: Vec<_> =
-        (0..plans).map(|n| with(&memory, Variant::Intent, &command(n, 2))).collect();
+    let approved: Vec<_> = (0..plans).map(|n| with(&memory, Variant::Intent, &command(n, 2))).collect();
     let began = Instant::now();
     memory.approve(&approved, &prototypes, settings.gates).expect("approved");
     println!("{plans} approved plans read in {:.1?}", began.elapsed());
-    for (variant, parts) in [(Variant::Full, 1), (Variant::Full, 3), (Variant::Intent, 3), (Variant::Greedy, 3)] {
+    for (variant, parts) in
+        [(Variant::Full, 1), (Variant::Full, 3), (Variant::Intent, 3), (Variant::Greedy, 3)]
+    {
         let mut millis: Vec<f64> = Vec::new();
         let mut cases = [0usize; 4];
         for n in 0..RUNS {

@@ -13,8 +13,8 @@ pub use alias::{
 };
 pub use intents::{IntentRow, SubgroupRow};
 pub use plan::{
-    ActCoverage, Bound, NearSubgroup, Origin, Plan, PlanArg, PlanCase, PlanEvent, PlanEventKind, PlanStep, PlanUnit,
-    TaskUnit, TraceArg, TraceStep,
+    ActCoverage, Bound, NearSubgroup, Origin, Plan, PlanArg, PlanCase, PlanEvent, PlanEventKind, PlanStep,
+    PlanUnit, TaskUnit, TraceArg, TraceStep,
 };
 pub use skill::{RemovedStep, Skill, SkillArg, SkillStep};
 pub use truth::{ScreenPixels, Truth};

@@ -57,7 +57,10 @@ mod tests {
     #[test]
     fn episodes_of_one_task_are_drawn_together() {
         let one = mean_over_tasks([("a", 0.0), ("a", 1.0)], 100, 3);
-        assert_eq!((one.mean, one.low, one.high, one.values, one.tasks), (Some(0.5), Some(0.5), Some(0.5), 2, 1));
+        assert_eq!(
+            (one.mean, one.low, one.high, one.values, one.tasks),
+            (Some(0.5), Some(0.5), Some(0.5), 2, 1)
+        );
         let two = mean_over_tasks([("a", 0.0), ("b", 1.0)], 100, 3);
         assert_eq!((two.mean, two.low, two.high), (Some(0.5), Some(0.0), Some(1.0)));
         assert_eq!(two, mean_over_tasks([("a", 0.0), ("b", 1.0)], 100, 3));

@@ -16,7 +16,9 @@ use tracemill_data::export::Kind;
 use tracemill_models::cluster::Engine;
 
 use eval::EvalCommand;
-pub use eval::{ActionsEvalArgs, CesEvalArgs, EncoderEvalArgs, PlanningEvalArgs, SampleEvalArgs, TemporalEvalArgs};
+pub use eval::{
+    ActionsEvalArgs, CesEvalArgs, EncoderEvalArgs, PlanningEvalArgs, SampleEvalArgs, TemporalEvalArgs,
+};
 use export::ExportCommand;
 pub use export::{ExportArgs, RoleName, TemporalExportArgs, ValidateArgs};
 pub use feedback::{

@@ -247,8 +247,10 @@ impl<'a> Mined<'a> {
     /// # Errors
     /// No unit, or those of clustering and encoding.
     pub fn mine(&self, episodes: &BTreeSet<String>, commands: &[(String, String)]) -> Result<MinedSpaces> {
-        let rows: Vec<u32> =
-            (0..self.views.len()).filter(|&i| episodes.contains(&self.views.episode_ids[i])).map(|i| i as u32).collect();
+        let rows: Vec<u32> = (0..self.views.len())
+            .filter(|&i| episodes.contains(&self.views.episode_ids[i]))
+            .map(|i| i as u32)
+            .collect();
         if rows.is_empty() {
             bail!("no unit of the episodes that are left has a view: nothing to mine");
         }
@@ -256,7 +258,8 @@ impl<'a> Mined<'a> {
         let (dim, settings) = (latents.dim, intent_settings(self.settings));
         let found = intent_groups(&latents.fused, dim, &latents.subgroup, dim, &settings)?;
         let ids: Vec<String> = rows.iter().map(|&r| self.views.unit_ids[r as usize].clone()).collect();
-        let units: Vec<&Unit> = ids.iter().map(|id| self.units.get(id).context("a unit without a row")).collect::<Result<_>>()?;
+        let units: Vec<&Unit> =
+            ids.iter().map(|id| self.units.get(id).context("a unit without a row")).collect::<Result<_>>()?;
         let fused = Vectors { ids, dim, data: latents.fused.clone() };
         let subgroups = subgroup_rows(&fused, &found, self.settings.cluster.representatives);
 
@@ -279,7 +282,8 @@ impl<'a> Mined<'a> {
         let exact = IndexSettings { exact_below: usize::MAX, ..IndexSettings::default() };
         let raw = self.views.raw(&[0, 1, 2]);
         let width = 3 * self.views.dim;
-        let raw: Vec<f32> = rows.iter().flat_map(|&r| &raw[r as usize * width..(r as usize + 1) * width]).copied().collect();
+        let raw: Vec<f32> =
+            rows.iter().flat_map(|&r| &raw[r as usize * width..(r as usize + 1) * width]).copied().collect();
         let none = IntentIndex { subgroups: Vec::new(), groups: Vec::new() };
         let in_raw = UnitIndex::build(raw, width, exact)?;
         let in_latents = UnitIndex::build(latents.fused, dim, exact)?;

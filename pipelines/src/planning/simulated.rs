@@ -88,7 +88,8 @@ impl World for Simulated<'_> {
 impl Simulated<'_> {
     fn as_act(&self, deed: &Deed) -> Result<SimAct, String> {
         let value = |field: &str| deed.value(field).map(str::to_owned);
-        let need = |field: &'static str| value(field).ok_or_else(|| format!("{} without a {field}", deed.verb));
+        let need =
+            |field: &'static str| value(field).ok_or_else(|| format!("{} without a {field}", deed.verb));
         Ok(match deed.verb.as_str() {
             "click" | "hover" => SimAct::Tap(need("target")?),
             "double_click" => SimAct::Double(need("target")?),

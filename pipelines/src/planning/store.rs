@@ -45,7 +45,12 @@ impl PlanStore {
         let event: PlanEvent = serde_json::from_str(line)
             .with_context(|| format!("{}: not an event; restore the line, or remove it", at()))?;
         if event.number != index as u64 + 1 {
-            bail!("{}: event {} where {} was expected: a line is missing or was moved", at(), event.number, index + 1);
+            bail!(
+                "{}: event {} where {} was expected: a line is missing or was moved",
+                at(),
+                event.number,
+                index + 1
+            );
         }
         Ok(event)
     }
@@ -130,7 +135,8 @@ mod tests {
     use super::*;
 
     fn plan(id: &str) -> Plan {
-        let unit = PlanUnit { description: "d".into(), env: "E".into(), acts: vec![], sg: None, steps: vec![] };
+        let unit =
+            PlanUnit { description: "d".into(), env: "E".into(), acts: vec![], sg: None, steps: vec![] };
         Plan {
             plan_id: id.into(),
             command: format!("do {id}"),

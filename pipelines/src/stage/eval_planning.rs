@@ -17,17 +17,15 @@ use tracemill_data::artifact::{AliasMap, Plan, PlanCase, PlanStep};
 use tracemill_data::sim::Simulation;
 use tracemill_models::embed::Embedder;
 use tracemill_models::memory::plan::{
-    Execution, ExecutorSettings, PlanMemory, PlanSettings, Planner, Prototypes, Replay, RuleDecomposer, Variant,
-    Verdict, agreement, execute, step_consistency,
+    Execution, ExecutorSettings, PlanMemory, PlanSettings, Planner, Prototypes, Replay, RuleDecomposer,
+    Variant, Verdict, agreement, execute, step_consistency,
 };
 use tracemill_models::metrics::{Mean, mean_over_tasks};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::{embed, induce, memory};
 use crate::cli::PlanningEvalArgs;
-use crate::planning::{
-    HeldOut, Mined, MinedSpaces, SimTask, Simulated, TestTask, read_held_out, sim_tasks,
-};
+use crate::planning::{HeldOut, Mined, MinedSpaces, SimTask, Simulated, TestTask, read_held_out, sim_tasks};
 use crate::progress;
 use crate::run::{Run, write_json};
 use crate::settings::Settings;
@@ -222,7 +220,14 @@ impl Bench<'_> {
         prototypes: &'p dyn Prototypes,
         variant: Variant,
     ) -> Planner<'p> {
-        Planner { memory, map: self.map, decomposer: &RuleDecomposer, prototypes, settings: self.settings, variant }
+        Planner {
+            memory,
+            map: self.map,
+            decomposer: &RuleDecomposer,
+            prototypes,
+            settings: self.settings,
+            variant,
+        }
     }
 
     fn row(&self, plan: &Plan, task: &TestTask, variant: Variant, memory: &PlanMemory) -> Result<Row> {
@@ -269,7 +274,8 @@ impl Bench<'_> {
             return Ok(("replay", execution, Some(replay.is_done())));
         };
         let device = self.simulation.start(&sim.platform, &sim.params);
-        let mut device = device.with_context(|| format!("{}: no device `{}`", task.episode_id, sim.platform))?;
+        let mut device =
+            device.with_context(|| format!("{}: no device `{}`", task.episode_id, sim.platform))?;
         let drawn = xxh3_64_with_seed(task.key.as_bytes(), self.seed);
         if (drawn as f64 / u64::MAX as f64) < self.popups {
             device.popup_before(2 + (drawn % 5) as usize, (drawn % 7) as usize);
@@ -277,7 +283,8 @@ impl Bench<'_> {
         let mut world = Simulated { device };
         let execution = execute(plan, &mut world, hints, self.map, limits);
         let templates: Vec<&str> = sim.templates.iter().map(String::as_str).collect();
-        let achieved = world.device.achieved(&templates).context("a template that this version does not know")?;
+        let achieved =
+            world.device.achieved(&templates).context("a template that this version does not know")?;
         // What the command leaves out no planner can know.
         let success = sim.is_told_by(&task.command).then_some(achieved);
         Ok(("simulator", execution, success))

@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use tracemill_data::artifact::{AliasMap, IntentRow, Skill, SubgroupRow, TraceStep};
 use tracemill_data::parquet_io::{read_batches, read_table, write_table};
 use tracemill_data::views::Unit;
+use tracemill_models::memory::plan::{EncoderPrototypes, PlanMemory, PlanTrace, Prototypes, trace_steps};
 use tracemill_models::memory::{
     GroupEntry, IndexSettings, IntentIndex, QuerySettings, SubgroupEntry, SubgroupHit, UnitHit, UnitIndex,
 };
-use tracemill_models::memory::plan::{EncoderPrototypes, PlanMemory, PlanTrace, Prototypes, trace_steps};
 
 use super::{embed, encode, induce};
 use crate::cli::QueryArgs;

@@ -104,7 +104,8 @@ fn bounds(neighbour: Option<&Token>) -> bool {
 
 fn searched(before: &[Token]) -> bool {
     let last: Vec<&str> = before.iter().rev().take(2).map(|w| w.lower.as_str()).collect();
-    matches!(last.as_slice(), ["for", ..] | ["up", "look"]) && before.iter().any(|w| w.lower.starts_with("search"))
+    matches!(last.as_slice(), ["for", ..] | ["up", "look"])
+        && before.iter().any(|w| w.lower.starts_with("search"))
         || matches!(last.first(), Some(&"find" | &"search"))
 }
 
@@ -134,8 +135,9 @@ fn candidate(text: &str, start: usize, end: usize, labels: &[String], map: &Alia
 pub(super) fn bind(params: &[Param], candidates: &[Candidate], map: &AliasMap) -> Vec<Option<String>> {
     let mut pairs: Vec<(i64, Reverse<usize>, Reverse<usize>, usize)> = Vec::new();
     for (p, param) in params.iter().enumerate() {
+        let profile = Profile::of(param, map);
         for (c, candidate) in candidates.iter().enumerate() {
-            let score = score(param, candidate, map);
+            let score = profile.score(candidate);
             if score >= LEAST {
                 pairs.push(((score * 1e6) as i64, Reverse(p), Reverse(candidate.start), c));
             }
@@ -154,33 +156,68 @@ pub(super) fn bind(params: &[Param], candidates: &[Candidate], map: &AliasMap) -
     bound.into_iter().map(|c| c.map(|c| candidates[c].text.clone())).collect()
 }
 
-fn score(param: &Param, candidate: &Candidate, map: &AliasMap) -> f64 {
-    let same = |e: &String| e.trim().to_lowercase() == candidate.text.trim().to_lowercase();
-    let seen = param.examples.iter().any(same);
-    let kind = param.kind.as_str();
-    let strict = STRICT.contains(&kind);
-    if strict && candidate.kind != kind && !seen {
-        return 0.0;
+/// A parameter with what its examples look like: read off once, since every candidate is compared with them.
+struct Profile<'p> {
+    param: &'p Param,
+    examples: Vec<Example>,
+}
+
+struct Example {
+    lower: String,
+    kind: String,
+    shape: String,
+    words: usize,
+    names: bool,
+}
+
+/// Examples looked at: more say nothing new of a form.
+const MAX_EXAMPLES: usize = 12;
+
+impl<'p> Profile<'p> {
+    fn of(param: &'p Param, map: &AliasMap) -> Self {
+        let example = |text: &String| Example {
+            lower: text.trim().to_lowercase(),
+            kind: map.value_type("text", text, None).to_owned(),
+            shape: shape(text),
+            words: tokens(text).len(),
+            names: is_name(text),
+        };
+        Self { param, examples: param.examples.iter().take(MAX_EXAMPLES).map(example).collect() }
     }
-    let like = |test: &dyn Fn(&str) -> bool| {
-        let n = param.examples.iter().filter(|e| test(e)).count();
-        if param.examples.is_empty() { 0.0 } else { n as f64 / param.examples.len() as f64 }
-    };
-    let mut score = 0.0;
-    score += if seen { 3.0 } else { 0.0 };
-    score += if strict { 2.0 } else { 0.0 };
-    score += like(&|e| map.value_type("text", e, None) == candidate.kind);
-    score += like(&|e| shape(e) == shape(&candidate.text));
-    score += 0.3 * like(&|e| tokens(e).len() == candidate.words);
-    score += if candidate.quoted && !strict { 1.0 } else { 0.0 };
-    score += like(&|e| is_name(e) == candidate.names);
-    score += if candidate.names && param.examples.is_empty() { 0.5 } else { 0.0 };
-    score += if candidate.searched && kind == "<query>" { 1.0 } else { 0.0 };
-    score += 0.4 * (f64::from(candidate.bounded) - 1.0);
-    // Longer is better where nothing else decides: `New York` before `York`.
-    score += 0.02 * candidate.words as f64;
-    score += if candidate.own { 0.5 } else { 0.0 };
-    score - 1.5 * candidate.common as f64 / candidate.words.max(1) as f64
+
+    /// Mean of a likeness over the examples; 0 without any.
+    fn like(&self, likeness: impl Fn(&Example) -> f64) -> f64 {
+        let n = self.examples.len().max(1) as f64;
+        self.examples.iter().map(likeness).sum::<f64>() / n
+    }
+
+    fn score(&self, candidate: &Candidate) -> f64 {
+        let kind = self.param.kind.as_str();
+        let strict = STRICT.contains(&kind);
+        let lower = candidate.text.trim().to_lowercase();
+        let seen = self.examples.iter().any(|e| e.lower == lower);
+        if strict && candidate.kind != kind && !seen {
+            return 0.0;
+        }
+        let (form, holds) = (shape(&candidate.text), |yes: bool| f64::from(u8::from(yes)));
+        let length = |e: &Example| {
+            let (a, b) = (e.words.min(candidate.words), e.words.max(candidate.words));
+            a as f64 / b.max(1) as f64
+        };
+        let mut score = 3.0 * holds(seen) + 2.0 * holds(strict);
+        score += self.like(|e| holds(e.kind == candidate.kind));
+        score += self.like(|e| holds(e.shape == form));
+        score += self.like(|e| holds(e.names == candidate.names));
+        score += 0.5 * self.like(length);
+        score += holds(candidate.quoted && !strict);
+        score += 0.5 * holds(candidate.names && self.examples.is_empty());
+        score += holds(candidate.searched && kind == "<query>");
+        score += 0.4 * (f64::from(candidate.bounded) - 1.0);
+        // Longer is better where nothing else decides: `New York` before `York`.
+        score += 0.02 * candidate.words as f64;
+        score += 0.5 * holds(candidate.own);
+        score - 1.5 * candidate.common as f64 / candidate.words.max(1) as f64
+    }
 }
 
 /// Whether every word begins like a name or a number.
@@ -227,16 +264,22 @@ mod tests {
         let names: &[&str] = &["Ben Osei", "Grace Liu"];
         let numbers: &[&str] = &["555 0134"];
         assert_eq!(
-            bound("create a contact for Anna Keller with the number 555 0177", &[("<text>", names), ("<number>", numbers)]),
+            bound(
+                "create a contact for Anna Keller with the number 555 0177",
+                &[("<text>", names), ("<number>", numbers)]
+            ),
             some(&["Anna Keller", "555 0177"])
         );
         assert_eq!(bound("set an alarm for 6:15 AM", &[("<date>", &["7:30 AM"])]), some(&["6:15 AM"]));
         assert_eq!(
-            bound("email a@b.org about 'Lease' saying 'Dinner is at eight'", &[
-                ("<email>", &["x@y.org"]),
-                ("<text>", &["Trip photos"]),
-                ("<text>", &["Call me when you land"]),
-            ]),
+            bound(
+                "email a@b.org about 'Lease' saying 'Dinner is at eight'",
+                &[
+                    ("<email>", &["x@y.org"]),
+                    ("<text>", &["Trip photos"]),
+                    ("<text>", &["Call me when you land"]),
+                ]
+            ),
             some(&["a@b.org", "Lease", "Dinner is at eight"])
         );
     }
@@ -249,8 +292,14 @@ mod tests {
 
     #[test]
     fn a_searched_phrase_is_a_query_and_a_possessive_a_name() {
-        assert_eq!(bound("search for lasagna recipes", &[("<query>", &["ramen recipe"])]), some(&["lasagna recipes"]));
-        assert_eq!(bound("erase Carla Ruiz's contact entry", &[("<text>", &["Ben Osei"])]), some(&["Carla Ruiz"]));
+        assert_eq!(
+            bound("search for lasagna recipes", &[("<query>", &["ramen recipe"])]),
+            some(&["lasagna recipes"])
+        );
+        assert_eq!(
+            bound("erase Carla Ruiz's contact entry", &[("<text>", &["Ben Osei"])]),
+            some(&["Carla Ruiz"])
+        );
     }
 
     #[test]

@@ -76,7 +76,9 @@ pub fn agreement(planned: &[&PlanStep], recorded: &[TraceStep]) -> Agreement {
 pub fn step_consistency(plannings: &[Vec<Vec<Vec<f32>>>], threshold: f64) -> (usize, usize) {
     let units = plannings.iter().map(Vec::len).max().unwrap_or(0);
     let consistent = |unit: usize| {
-        let Some(each) = plannings.iter().map(|p| p.get(unit)).collect::<Option<Vec<_>>>() else { return false };
+        let Some(each) = plannings.iter().map(|p| p.get(unit)).collect::<Option<Vec<_>>>() else {
+            return false;
+        };
         let steps = each[0].len();
         each.iter().all(|u| u.len() == steps)
             && (0..steps).all(|s| {
@@ -121,9 +123,14 @@ mod tests {
 
     #[test]
     fn coverage_counts_once_and_order_is_the_longest_run() {
-        let plan = [planned("click", "target", "A"), planned("click", "target", "B"), planned("click", "target", "C")];
+        let plan = [
+            planned("click", "target", "A"),
+            planned("click", "target", "B"),
+            planned("click", "target", "C"),
+        ];
         let plan: Vec<&PlanStep> = plan.iter().collect();
-        let wanted = |labels: &[&str]| labels.iter().map(|l| recorded("click", "target", l)).collect::<Vec<_>>();
+        let wanted =
+            |labels: &[&str]| labels.iter().map(|l| recorded("click", "target", l)).collect::<Vec<_>>();
         assert_eq!(agreement(&plan, &wanted(&["A", "B"])), Agreement { coverage: 1.0, order: Some(1.0) });
         assert_eq!(agreement(&plan, &wanted(&["C", "A"])), Agreement { coverage: 1.0, order: Some(0.5) });
         assert_eq!(agreement(&plan, &wanted(&["A", "A"])).coverage, 0.5);

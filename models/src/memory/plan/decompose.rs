@@ -122,8 +122,10 @@ pub fn task_units(slots: &[Slot]) -> Vec<TaskUnit> {
 }
 
 static PART: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?i)\s*;\s*|\.\s+|[\r\n]+|(?:,\s*|\s+)(?:and\s+)?(?:then|afterwards?|after that|next|finally),?\s+")
-        .expect("a valid pattern")
+    Regex::new(
+        r"(?i)\s*;\s*|\.\s+|[\r\n]+|(?:,\s*|\s+)(?:and\s+)?(?:then|afterwards?|after that|next|finally),?\s+",
+    )
+    .expect("a valid pattern")
 });
 static CLAUSE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"(?i),?\s+(?:and|&)\s+|,\s+").expect("a valid pattern"));
@@ -173,7 +175,8 @@ fn clauses(part: &str) -> Vec<&str> {
         let words = tokens(after);
         let Some(first) = words.first() else { return false };
         let own = words.iter().skip(1).take_while(|w| !is_clause_word(&w.lower));
-        let mut object = own.filter(|w| !STOP.contains(&w.lower.as_str()) || PRONOUNS.contains(&w.lower.as_str()));
+        let mut object =
+            own.filter(|w| !STOP.contains(&w.lower.as_str()) || PRONOUNS.contains(&w.lower.as_str()));
         let says_what = object.next().is_some_and(|w| !PRONOUNS.contains(&w.lower.as_str()));
         tokens(before).len() > 1 && is_verb(&first.lower) && says_what
     })
@@ -211,7 +214,9 @@ fn act(clause: &str, env: Option<&str>) -> Act {
         name || word.text.chars().any(|c| c.is_ascii_digit() || "@#/_=".contains(c))
     };
     let object = (1..words.len())
-        .filter(|&i| !is_value(i) && !STOP.contains(&words[i].lower.as_str()) && !env.contains(&words[i].lower))
+        .filter(|&i| {
+            !is_value(i) && !STOP.contains(&words[i].lower.as_str()) && !env.contains(&words[i].lower)
+        })
         .map(|i| words[i].lower.trim_end_matches("'s").to_owned())
         .take(OBJECT_WORDS);
     Act { verb, object: object.collect() }
@@ -238,7 +243,9 @@ mod tests {
     #[test]
     fn commands_are_cut_at_parts_and_clauses_and_never_inside_quotes() {
         assert_eq!(
-            read("First set an alarm for 6:15 AM in Clock, and then text Ben: 'Stop, and then go' in Messages."),
+            read(
+                "First set an alarm for 6:15 AM in Clock, and then text Ben: 'Stop, and then go' in Messages."
+            ),
             [
                 triple("set an alarm for 6:15 AM in Clock", "Clock", "set alarm"),
                 triple("text Ben: 'Stop, and then go' in Messages", "Messages", "text"),
@@ -262,7 +269,10 @@ mod tests {
 
     #[test]
     fn the_longest_environment_counts_outside_of_quotes() {
-        assert_eq!(named_environment("get it from the App Store", &environments()).as_deref(), Some("App Store"));
+        assert_eq!(
+            named_environment("get it from the App Store", &environments()).as_deref(),
+            Some("App Store")
+        );
         assert_eq!(named_environment("write 'Clock' down", &environments()), None);
         assert_eq!(named_environment("clockwork", &environments()), None);
     }

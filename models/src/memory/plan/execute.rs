@@ -371,7 +371,11 @@ impl Loop<'_> {
         let elements = screen.elements.as_ref()?;
         let closes = |e: &&Element| {
             let target = Some(e.text.clone());
-            self.map.dismisses_popup(&UnitAction { verb: "click".to_owned(), target, ..UnitAction::default() })
+            self.map.dismisses_popup(&UnitAction {
+                verb: "click".to_owned(),
+                target,
+                ..UnitAction::default()
+            })
         };
         let button = |e: &&Element| e.role.to_lowercase().contains("button");
         elements.iter().find(closes).or_else(|| elements.iter().find(button)).map(|e| e.text.clone())
@@ -391,7 +395,9 @@ fn critic(unit: &PlanUnit, next: &PlanStep, screen: &Observation) -> (Verdict, S
         return retry("a dialog lies in front".to_owned());
     }
     let leads = matches!(next.verb.as_str(), "open" | "switch_focus" | "back" | "wait");
-    if let Some(place) = screen.place.as_ref().filter(|p| !leads && !unit.env.is_empty() && !same_label(p, &unit.env)) {
+    if let Some(place) =
+        screen.place.as_ref().filter(|p| !leads && !unit.env.is_empty() && !same_label(p, &unit.env))
+    {
         let wanted = &unit.env;
         let place = if place.is_empty() { "the home screen" } else { place };
         return retry(format!("window focus: {place} is in front, not {wanted}"));
@@ -419,7 +425,8 @@ fn find<'s>(label: &str, screen: &'s Observation) -> Option<&'s Element> {
     let exact = elements.iter().find(|e| e.text.trim().eq_ignore_ascii_case(label.trim()));
     let same = || elements.iter().find(|e| same_label(&e.text, label));
     let words = padded(label);
-    let mut holding = elements.iter().filter(|e| !words.trim().is_empty() && padded(&e.text).contains(&words));
+    let mut holding =
+        elements.iter().filter(|e| !words.trim().is_empty() && padded(&e.text).contains(&words));
     // `Contacts icon` is the element `Contacts`.
     let bare = label.strip_suffix(" icon").or_else(|| label.strip_suffix(" button")).unwrap_or(label);
     let named = || elements.iter().find(|e| e.text.trim().eq_ignore_ascii_case(bare.trim()));

@@ -102,7 +102,9 @@ impl Sketch {
             if param.kind == "<element>" {
                 kind.clone_into(&mut param.kind);
             }
-            param.examples.extend(examples.into_iter().filter(|e| !param.examples.contains(e)).collect::<Vec<_>>());
+            param
+                .examples
+                .extend(examples.into_iter().filter(|e| !param.examples.contains(e)).collect::<Vec<_>>());
             return at;
         }
         self.params.push((class, Param { kind: kind.to_owned(), examples }));
@@ -114,7 +116,11 @@ impl Sketch {
         let mut examples: Vec<String> = values.iter().map(|v| affix.middle(v).to_owned()).collect();
         examples.dedup();
         let at = self.parameter(class, kind, examples);
-        SketchArg { field: field.to_owned(), kind: kind.to_owned(), content: Content::Parameter { at, affix } }
+        SketchArg {
+            field: field.to_owned(),
+            kind: kind.to_owned(),
+            content: Content::Parameter { at, affix },
+        }
     }
 }
 
@@ -174,7 +180,8 @@ fn sketch_skill(skill: &Skill, memory: &PlanMemory) -> Sketch {
     let same = |(t, s): (&TraceStep, &tracemill_data::artifact::SkillStep)| {
         t.verb == s.verb || (t.verb == "open" && s.verb == "click")
     };
-    let same_way = |t: &&PlanTrace| t.steps.len() == skill.steps.len() && t.steps.iter().zip(&skill.steps).all(same);
+    let same_way =
+        |t: &&PlanTrace| t.steps.len() == skill.steps.len() && t.steps.iter().zip(&skill.steps).all(same);
     let found = skill.representative_unit_ids.iter().filter_map(|id| memory.trace(id));
     let traces: Vec<&PlanTrace> = found.filter(same_way).collect();
     for (i, step) in skill.steps.iter().enumerate() {
@@ -182,7 +189,9 @@ fn sketch_skill(skill: &Skill, memory: &PlanMemory) -> Sketch {
         let label = step.args.iter().find(|a| a.field == "target").and_then(|a| a.value.as_deref());
         let app = label.and_then(|l| memory.environments.keys().find(|app| is_icon_of(l, app)));
         if let Some(app) = app.filter(|_| step.verb == "click" && i == 0) {
-            sketch.steps.push(SketchStep { verb: "open".to_owned(), args: vec![literal("app", "<app>", app)] });
+            sketch
+                .steps
+                .push(SketchStep { verb: "open".to_owned(), args: vec![literal("app", "<app>", app)] });
             continue;
         }
         if step.args.is_empty() && POINTERS.contains(&step.verb.as_str()) {
@@ -190,12 +199,14 @@ fn sketch_skill(skill: &Skill, memory: &PlanMemory) -> Sketch {
         }
         for arg in &step.args {
             let of_traces: Vec<&str> = traces.iter().filter_map(|t| t.steps[i].value(&arg.field)).collect();
-            let fixed = arg.examples.first().filter(|_| FIXED.contains(&arg.field.as_str()) || step.verb == "open");
+            let fixed =
+                arg.examples.first().filter(|_| FIXED.contains(&arg.field.as_str()) || step.verb == "open");
             if let Some(value) = arg.value.as_ref().or(fixed) {
                 args.push(literal(&arg.field, &arg.kind, value));
                 continue;
             }
-            let mut values: Vec<&str> = arg.examples.iter().map(String::as_str).chain(of_traces.clone()).collect();
+            let mut values: Vec<&str> =
+                arg.examples.iter().map(String::as_str).chain(of_traces.clone()).collect();
             values.dedup();
             let affix = Affix::of(&values);
             let known = if of_traces.is_empty() { &values } else { &of_traces };
@@ -361,7 +372,8 @@ impl Filler<'_> {
 
     /// Values that stand out by themselves: quoted, or of a type that their form decides.
     fn values(&self, slot: &Slot) -> Vec<String> {
-        let mut out: Vec<String> = quoted(&slot.clause).into_iter().map(|r| slot.clause[r].to_owned()).collect();
+        let mut out: Vec<String> =
+            quoted(&slot.clause).into_iter().map(|r| slot.clause[r].to_owned()).collect();
         let wanted: Vec<Param> = ["<email>", "<url>", "<file_path>", "<date>", "<number>"]
             .iter()
             .map(|kind| Param { kind: (*kind).to_owned(), examples: vec![] })
@@ -441,7 +453,13 @@ pub(super) fn recorded_steps(
             kind: arg.kind.clone(),
             // What one user typed and did not say is not for the next one.
             value: (!typed).then(|| arg.value.clone()),
-            bound: if typed { Bound::Open } else if told { Bound::Command } else { Bound::Memory },
+            bound: if typed {
+                Bound::Open
+            } else if told {
+                Bound::Command
+            } else {
+                Bound::Memory
+            },
         }
     };
     let step = |s: &TraceStep| PlanStep {
@@ -461,9 +479,20 @@ mod tests {
     #[test]
     fn affixes_need_enough_in_common() {
         let affix = Affix::of(&["weather in Oslo", "weather in New York"]);
-        assert_eq!((affix.middle("weather in Oslo"), affix.around("Lima").as_str()), ("Oslo", "weather in Lima"));
-        assert_eq!(Affix::of(&["Ben Osei", "Ben Frank"]), Affix::default(), "one word of two values is chance");
-        assert_eq!(Affix::of(&["555 0134", "555 0177", "555 0102"]), Affix::default(), "numbers have no affix");
+        assert_eq!(
+            (affix.middle("weather in Oslo"), affix.around("Lima").as_str()),
+            ("Oslo", "weather in Lima")
+        );
+        assert_eq!(
+            Affix::of(&["Ben Osei", "Ben Frank"]),
+            Affix::default(),
+            "one word of two values is chance"
+        );
+        assert_eq!(
+            Affix::of(&["555 0134", "555 0177", "555 0102"]),
+            Affix::default(),
+            "numbers have no affix"
+        );
         let label = Affix::of(&["Claim of Ann", "Claim of Bob", "Claim of Cy Ng"]);
         assert_eq!(label.middle("Claim of Cy Ng"), "Cy Ng");
         assert_eq!(Affix::of(&["same", "same"]), Affix::default());
@@ -471,7 +500,10 @@ mod tests {
 
     #[test]
     fn the_longest_run_that_the_command_holds_is_what_was_told() {
-        assert_eq!(run_in("weather in Oslo", "check the weather forecast for Oslo"), ("weather in ", "Oslo", ""));
+        assert_eq!(
+            run_in("weather in Oslo", "check the weather forecast for Oslo"),
+            ("weather in ", "Oslo", "")
+        );
         assert_eq!(run_in("Easy ramen - Home", "cook ramen"), ("Easy ", "ramen", " - Home"));
         assert_eq!(run_in("nothing", "else"), ("", "nothing", ""));
         assert!(told_by("Ann Lee", "text Ann Lee now") && !told_by("blue-kettle", "join the network"));

@@ -7,7 +7,7 @@ use tracemill_data::artifact::{AliasMap, Bound, Plan, PlanStep, Skill, TERMINAL,
 use tracemill_data::views::{Unit, clean};
 
 use super::PlanError;
-use super::words::{stem, stems, tokens, without_values};
+use super::words::{stem, stems, tokens, verb_class, without_values};
 use crate::embed::Embedder;
 use crate::memory::vectors::dot;
 use crate::memory::{IntentIndex, MemoryError, UnitIndex};
@@ -57,7 +57,8 @@ pub fn trace_steps(unit: &Unit, map: &AliasMap) -> Vec<TraceStep> {
             kind: map.value_type(a.field, a.value, a.hint).to_owned(),
             value: a.value.to_owned(),
         };
-        if mapped.predicate == "click" && mapped.value("target").is_some_and(|t| is_icon_of(t, &unit.env_tag)) {
+        if mapped.predicate == "click" && mapped.value("target").is_some_and(|t| is_icon_of(t, &unit.env_tag))
+        {
             let app = TraceArg { field: "app".into(), kind: "<app>".into(), value: unit.env_tag.clone() };
             return TraceStep { step: unit.actions[i].step, verb: "open".into(), args: vec![app] };
         }
@@ -211,7 +212,8 @@ impl PlanMemory {
             }
         }
         let place = traces.iter().enumerate().map(|(i, t)| (t.unit_id.clone(), i)).collect();
-        let subgroup_env = index.subgroups.iter().map(|s| majority(s.representatives.iter(), &traces)).collect();
+        let subgroup_env =
+            index.subgroups.iter().map(|s| majority(s.representatives.iter(), &traces)).collect();
         let mut memory = Self {
             index,
             vectors,
@@ -267,7 +269,12 @@ impl PlanMemory {
     ///
     /// # Errors
     /// Those of the encoder.
-    pub fn approve(&mut self, plans: &[Plan], prototypes: &dyn Prototypes, gates: usize) -> Result<(), PlanError> {
+    pub fn approve(
+        &mut self,
+        plans: &[Plan],
+        prototypes: &dyn Prototypes,
+        gates: usize,
+    ) -> Result<(), PlanError> {
         for plan in plans {
             let texts: Vec<(Option<&str>, &str)> = plan
                 .units
@@ -360,7 +367,12 @@ impl PlanMemory {
         let total = self.index.subgroups.len() as f32;
         let mut shares: HashMap<u32, f32> = HashMap::new();
         let mut whole = 0.0;
-        for stem in stems(&without_values(clause)).iter().filter(|s| !named.contains(s)) {
+        let mut said = stems(&without_values(clause));
+        // The verb counts by what it asks for, in whatever word the clause has it.
+        said.extend(
+            tokens(clause).first().map(|verb| stem(verb_class(&verb.lower))).filter(|s| !said.contains(s)),
+        );
+        for stem in said.iter().filter(|s| !named.contains(s)) {
             let Some(with) = self.stems.get(stem) else { continue };
             let weight = (1.0 + total / with.len() as f32).ln();
             whole += weight;

@@ -22,6 +22,7 @@ mod fill;
 mod memory;
 mod planner;
 mod replay;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod words;

@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::PlanError;
 use super::decompose::{Act, Decompose, Slot, task_units};
-use super::fill::{Filler, recorded_steps};
+use super::fill::Filler;
 use super::memory::{Near, PlanMemory, PlanTrace, Prototypes, StoredPlan, StoredUnit};
 use super::words::stems;
 use crate::memory::vectors::dot;
@@ -150,7 +150,8 @@ impl Planner<'_> {
     /// [`PlanError`] when the command holds nothing to do, or embedder or encoder fail.
     pub fn plan(&self, command: &str) -> Result<Plan, PlanError> {
         let command = command.trim();
-        let slots = self.decomposer.decompose(command, &self.memory.environments).map_err(PlanError::Command)?;
+        let slots =
+            self.decomposer.decompose(command, &self.memory.environments).map_err(PlanError::Command)?;
         let task_units = task_units(&slots);
         let intended = self.intend(slots)?;
         let found = self.best_match(&intended);
@@ -161,8 +162,11 @@ impl Planner<'_> {
             Some(_) => PlanCase::Fill,
             None => PlanCase::Synthesise,
         };
-        let filled: Vec<Filled> =
-            intended.iter().enumerate().map(|(i, slot)| self.fill(i, slot, found.as_ref())).collect::<Result<_, _>>()?;
+        let filled: Vec<Filled> = intended
+            .iter()
+            .enumerate()
+            .map(|(i, slot)| self.fill(i, slot, found.as_ref()))
+            .collect::<Result<_, _>>()?;
         let coverage = self.coverage(&intended, found.as_ref());
         let units = self.joined(&intended, filled);
         let mut plan = Plan {
@@ -201,13 +205,14 @@ impl Planner<'_> {
             // Cosines say how alike, not whether: a subgroup is meant only if the command also names its application
             // or says one of its words.
             let in_env = |n: &Near| slot.env.as_deref() == Some(self.memory.subgroup_env[n.at].as_str());
-            let near = ranked.first().copied().filter(|n| n.cosine >= settings.near && (n.words > 0.0 || in_env(n)));
+            let near =
+                ranked.first().copied().filter(|n| n.cosine >= settings.near && (n.words > 0.0 || in_env(n)));
             Intended { slot, z, ranked, near }
         };
         Ok(slots.into_iter().zip(encoded).map(intend).collect())
     }
 
-    fn environment_text(&self, env: Option<&str>) -> Option<&str> {
+    pub(super) fn environment_text(&self, env: Option<&str>) -> Option<&str> {
         self.memory.environments.get(env?).map(String::as_str).filter(|text| !text.trim().is_empty())
     }
 
@@ -259,8 +264,11 @@ impl Planner<'_> {
     }
 
     fn covers(&self, unit: &StoredUnit, slot: &Intended) -> bool {
-        let elsewhere =
-            slot.slot.env.as_ref().is_some_and(|env| !unit.env.is_empty() && !unit.env.eq_ignore_ascii_case(env));
+        let elsewhere = slot
+            .slot
+            .env
+            .as_ref()
+            .is_some_and(|env| !unit.env.is_empty() && !unit.env.eq_ignore_ascii_case(env));
         if elsewhere {
             return false;
         }
@@ -279,7 +287,10 @@ impl Planner<'_> {
             return Ok(Filled {
                 source: Source::Stored(unit),
                 env: slot.slot.env.clone().unwrap_or(stored.env.clone()),
-                sg: slot.near.map(|n| self.memory.index.subgroups[n.at].sg).or(stored.subgroups.first().copied()),
+                sg: slot
+                    .near
+                    .map(|n| self.memory.index.subgroups[n.at].sg)
+                    .or(stored.subgroups.first().copied()),
                 steps: filler.stored(&slot.slot, &m.plan.plan_id, &m.plan.command, stored),
             });
         }
@@ -308,14 +319,23 @@ impl Planner<'_> {
         if let Some(skill) = self.memory.best_skill(entry.sg).filter(|_| skills) {
             return Some(filled(filler.skill(&slot.slot, skill)));
         }
-        let nearest = self.ranked_units(entry.representatives.iter().copied(), slot, self.settings.exemplars);
-        let (base, others) = nearest.split_first()?;
-        Some(filled(filler.exemplars(&slot.slot, base, others)))
+        let base = *self
+            .ranked_units(entry.representatives.iter().copied(), slot, self.settings.exemplars)
+            .first()?;
+        // What varies among the representative traces is a parameter, even if the exemplars happen to agree.
+        let rows = entry.representatives.iter().map(|&row| &self.memory.traces[row]);
+        let others: Vec<&PlanTrace> = rows.filter(|t| t.unit_id != base.unit_id).collect();
+        Some(filled(filler.exemplars(&slot.slot, base, &others)))
     }
 
     /// Units by their similarity to the slot, those that serve it best first. The order of an exemplar that is taken
     /// as it is counts, so words in common decide here as they do among subgroups.
-    fn ranked_units(&self, rows: impl Iterator<Item = usize>, slot: &Intended, count: usize) -> Vec<&PlanTrace> {
+    fn ranked_units(
+        &self,
+        rows: impl Iterator<Item = usize>,
+        slot: &Intended,
+        count: usize,
+    ) -> Vec<&PlanTrace> {
         let own = stems(&slot.slot.clause);
         let usable = rows.filter(|&row| !self.memory.traces[row].steps.is_empty());
         let mut scored: Vec<(f32, usize)> = usable
@@ -381,7 +401,8 @@ impl Planner<'_> {
             let before = units.last().map_or("", |u| u.env.as_str());
             let opens = steps.iter().any(|s| matches!(s.verb.as_str(), "open" | "switch_focus"));
             let known = self.memory.environments.contains_key(&part.env);
-            if known && !opens && !part.env.eq_ignore_ascii_case(before) && self.variant != Variant::NoTraces {
+            if known && !opens && !part.env.eq_ignore_ascii_case(before) && self.variant != Variant::NoTraces
+            {
                 steps.insert(0, filler.opening(&part.env, slot.slot.env.is_some()));
             }
             units.push(PlanUnit {
@@ -422,7 +443,13 @@ impl Planner<'_> {
         slot.ranked.iter().map(entry).collect()
     }
 
-    fn why(&self, case: PlanCase, coverage: &ActCoverage, found: Option<&Match>, slots: &[Intended]) -> String {
+    fn why(
+        &self,
+        case: PlanCase,
+        coverage: &ActCoverage,
+        found: Option<&Match>,
+        slots: &[Intended],
+    ) -> String {
         let total = coverage.required.len();
         let alone = slots.iter().filter(|s| s.near.is_none()).count();
         let far = if alone > 0 && self.variant.gates() {
@@ -449,7 +476,10 @@ impl Planner<'_> {
                     total - m.covered,
                     self.settings.max_missing,
                 ),
-                None => format!("none of {} stored plans has any of the {total} ACTs{far}", self.memory.plans.len()),
+                None => format!(
+                    "none of {} stored plans has any of the {total} ACTs{far}",
+                    self.memory.plans.len()
+                ),
             },
         }
     }
@@ -480,83 +510,8 @@ fn keep_better_bound(steps: &mut [PlanStep], other: Vec<PlanStep>) {
 
 /// Content decides the id, so that the same plan has the same id.
 fn plan_id(plan: &Plan) -> String {
-    let steps: Vec<String> = plan.steps().map(|s| format!("{}\u{1f}{:?}\u{1f}{}", s.words(), s.from, s.id)).collect();
+    let steps: Vec<String> =
+        plan.steps().map(|s| format!("{}\u{1f}{:?}\u{1f}{}", s.words(), s.from, s.id)).collect();
     let content = format!("{}\u{1e}{}", plan.command, steps.join("\u{1e}"));
     format!("plan-{:016x}", xxh3_64(content.as_bytes()))
-}
-
-impl StoredPlan {
-    /// A recorded episode as an approved plan: each clause of its command has the units that lie nearest to it, in
-    /// order. `units` are rows of the memory with their subgroup.
-    ///
-    /// # Errors
-    /// Those of decomposer and encoder.
-    pub fn of_episode(
-        plan_id: &str,
-        command: &str,
-        units: &[(usize, i32)],
-        planner: &Planner<'_>,
-    ) -> Result<Self, PlanError> {
-        let memory = planner.memory;
-        let slots = planner.decomposer.decompose(command, &memory.environments).map_err(PlanError::Command)?;
-        let texts: Vec<(Option<&str>, &str)> =
-            slots.iter().map(|s| (planner.environment_text(s.env.as_deref()), s.clause.as_str())).collect();
-        let prototypes = planner.prototypes.encode(&texts)?;
-        let fits = |s: usize, u: usize| {
-            let (row, _) = units[u];
-            let trace = &memory.traces[row];
-            let env = slots[s].env.as_deref() == Some(trace.env_tag.as_str());
-            let z = memory.vectors.vector(row).map_or(0.0, |v| dot(v, &prototypes[s]));
-            let own = stems(&slots[s].clause);
-            let theirs = stems(&trace.description);
-            let words = own.iter().filter(|w| theirs.contains(w)).count() as f32 / own.len().max(1) as f32;
-            f32::from(u8::from(env)) + z + words
-        };
-        let owner = in_order(slots.len(), units.len(), fits);
-        let mut out: Vec<StoredUnit> = Vec::new();
-        for (s, (slot, z)) in slots.iter().zip(&prototypes).enumerate() {
-            let own: Vec<usize> = (0..units.len()).filter(|u| owner[*u] == s).collect();
-            let act = slot.act.text();
-            match (own.is_empty(), out.last_mut()) {
-                // A clause without a unit of its own is served by the one before it.
-                (true, Some(before)) => before.acts.push(act),
-                (true, None) => {}
-                (false, _) => out.push(StoredUnit {
-                    description: slot.clause.clone(),
-                    env: slot.env.clone().unwrap_or(memory.traces[units[own[0]].0].env_tag.clone()),
-                    acts: vec![act],
-                    z: z.clone(),
-                    subgroups: own.iter().map(|u| units[*u].1).filter(|sg| *sg >= 0).collect(),
-                    steps: own.iter().flat_map(|u| steps_of(planner, units[*u].0, command)).collect(),
-                }),
-            }
-        }
-        Ok(Self { plan_id: plan_id.to_owned(), command: command.to_owned(), units: out })
-    }
-}
-
-fn steps_of(planner: &Planner<'_>, row: usize, command: &str) -> Vec<PlanStep> {
-    let memory = planner.memory;
-    let trace = &memory.traces[row];
-    let skill = memory.skill_of_unit.get(&trace.unit_id).and_then(|(sg, at)| memory.skills[sg].get(*at));
-    recorded_steps(trace, command, skill, planner.map)
-}
-
-/// Which of `slots` each of `units` belongs to: ascending, with the greatest sum of `fits`.
-fn in_order(slots: usize, units: usize, fits: impl Fn(usize, usize) -> f32) -> Vec<usize> {
-    let mut best = vec![vec![0f32; slots]; units];
-    for u in 0..units {
-        for s in 0..slots {
-            let before = if u == 0 { 0.0 } else { best[u - 1][..=s].iter().copied().fold(f32::MIN, f32::max) };
-            best[u][s] = before + fits(s, u);
-        }
-    }
-    let mut owner = vec![0; units];
-    let mut most = slots;
-    for u in (0..units).rev() {
-        let choice = (0..most).max_by(|a, b| best[u][*a].total_cmp(&best[u][*b]).then(b.cmp(a)));
-        owner[u] = choice.unwrap_or(0);
-        most = owner[u] + 1;
-    }
-    owner
 }

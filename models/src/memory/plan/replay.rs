@@ -1,8 +1,8 @@
 //! Recorded episodes as something that plans can be carried out on: an act has an effect when it is what was recorded
 //! next. Whatever else might have worked, a recording cannot tell.
 
-use tracemill_data::artifact::{PlanArg, PlanStep, TraceStep};
 use tracemill_data::artifact::{Bound, Origin};
+use tracemill_data::artifact::{PlanArg, PlanStep, TraceStep};
 use tracemill_data::trace::Element;
 
 use super::compare::{equal_steps, same_label};
@@ -71,7 +71,10 @@ impl World for Replay {
         }
         let target = deed.value("target");
         // The cursor goes into a field that is typed into next: recordings differ in whether they say so.
-        if deed.verb == "click" && now.step.verb == "text_input" && target.is_some() && target == now.step.value("target")
+        if deed.verb == "click"
+            && now.step.verb == "text_input"
+            && target.is_some()
+            && target == now.step.value("target")
         {
             return Ok(());
         }

@@ -4,10 +4,73 @@ use std::ops::Range;
 
 /// Words that carry no content of their own.
 pub(super) const STOP: &[&str] = &[
-    "a", "about", "again", "also", "an", "and", "any", "app", "application", "as", "at", "be", "by", "called", "for", "from", "has",
-    "how", "i", "in", "inside", "into", "is", "it", "its", "lets", "me", "my", "named", "of", "off", "on", "onto", "or",
-    "out", "over", "please", "saying", "so", "some", "that", "the", "their", "them", "then", "there", "these", "this",
-    "those", "titled", "to", "under", "up", "using", "via", "what", "when", "where", "which", "who", "why", "will", "with", "within", "words", "you", "your",
+    "a",
+    "about",
+    "again",
+    "also",
+    "an",
+    "and",
+    "any",
+    "app",
+    "application",
+    "as",
+    "at",
+    "be",
+    "by",
+    "called",
+    "for",
+    "from",
+    "has",
+    "how",
+    "i",
+    "in",
+    "inside",
+    "into",
+    "is",
+    "it",
+    "its",
+    "lets",
+    "me",
+    "my",
+    "named",
+    "of",
+    "off",
+    "on",
+    "onto",
+    "or",
+    "out",
+    "over",
+    "please",
+    "saying",
+    "so",
+    "some",
+    "that",
+    "the",
+    "their",
+    "them",
+    "then",
+    "there",
+    "these",
+    "this",
+    "those",
+    "titled",
+    "to",
+    "under",
+    "up",
+    "using",
+    "via",
+    "what",
+    "when",
+    "where",
+    "which",
+    "who",
+    "why",
+    "will",
+    "with",
+    "within",
+    "words",
+    "you",
+    "your",
 ];
 
 /// Words that stand for what was named before.
@@ -17,7 +80,10 @@ pub(super) const PRONOUNS: &[&str] = &["it", "them", "this", "that", "one", "the
 /// row: ACTs compare by it.
 const VERBS: &[&[&str]] = &[
     &["open", "launch", "visit", "go", "navigate", "access", "enter"],
-    &["create", "make", "add", "schedule", "plan", "arrange", "compose", "register", "enrol", "book", "write", "jot"],
+    &[
+        "create", "make", "add", "schedule", "plan", "arrange", "compose", "register", "enrol", "book",
+        "write", "jot",
+    ],
     &["delete", "remove", "erase", "clear", "wipe", "cancel", "discard", "trash"],
     &["search", "find", "look", "locate", "query"],
     &["show", "view", "see", "check", "read", "display", "browse", "list", "watch"],
@@ -26,7 +92,10 @@ const VERBS: &[&[&str]] = &[
     &["set", "configure", "choose", "select", "pick", "filter", "sort"],
     &["enable", "activate", "unmute", "unblock"],
     &["disable", "deactivate", "mute", "silence", "block", "stop"],
-    &["save", "keep", "store", "bookmark", "archive", "record", "note", "download", "export", "submit", "confirm"],
+    &[
+        "save", "keep", "store", "bookmark", "archive", "record", "note", "download", "export", "submit",
+        "confirm",
+    ],
     &["copy", "duplicate"],
     &["paste", "insert"],
     &["install", "get", "fetch"],
@@ -74,9 +143,14 @@ pub(super) fn tokens(text: &str) -> Vec<Token> {
     for piece in text.split_inclusive(char::is_whitespace) {
         let raw = piece.trim_end();
         let inner = raw.trim_matches(is_edge);
-        if !inner.is_empty() {
+        if inner.chars().any(char::is_alphanumeric) {
             let from = start + raw.find(inner).unwrap_or(0);
-            let at = from..from + inner.len();
+            let mut at = from..from + inner.len();
+            // `=SUM(B2:B7)` ends with what it has opened.
+            if inner.contains('(') && text[at.end..].starts_with(')') {
+                at.end += 1;
+            }
+            let inner = &text[at.clone()];
             let ends = at.end < start + raw.len();
             out.push(Token { text: inner.to_owned(), lower: inner.to_lowercase(), at, ends });
         }
@@ -86,7 +160,10 @@ pub(super) fn tokens(text: &str) -> Vec<Token> {
 }
 
 fn is_edge(c: char) -> bool {
-    matches!(c, ',' | '.' | ';' | ':' | '!' | '?' | '(' | ')' | '[' | ']' | '"' | '\'' | '“' | '”' | '‘' | '’')
+    matches!(
+        c,
+        ',' | '.' | ';' | ':' | '!' | '?' | '(' | ')' | '[' | ']' | '"' | '\'' | '“' | '”' | '‘' | '’'
+    )
 }
 
 /// The text with what stands in quotes as `…`: values are no part of an intent, and the views of units leave them out in
@@ -115,9 +192,8 @@ pub(super) fn quoted(text: &str) -> Vec<Range<usize>> {
         rest = after;
         let opens = text[..at].chars().next_back().is_none_or(|c| c.is_whitespace() || "([:,".contains(c));
         let close = PAIRS.iter().find(|p| p.0 == open).map_or(open, |p| p.1);
-        let ends = |end: usize| {
-            text[end + close.len_utf8()..].chars().next().is_none_or(|c| !c.is_alphanumeric())
-        };
+        let ends =
+            |end: usize| text[end + close.len_utf8()..].chars().next().is_none_or(|c| !c.is_alphanumeric());
         let end = text[after..].match_indices(close).map(|(i, _)| after + i).find(|&end| ends(end));
         if let Some(end) = end.filter(|&end| opens && end > after) {
             out.push(after..end);
@@ -144,7 +220,8 @@ pub(super) fn stems(text: &str) -> Vec<String> {
 
 /// Lower-cased words joined by single spaces, with one before and one after: for whole-word search.
 pub(super) fn padded(text: &str) -> String {
-    let words: String = text.to_lowercase().chars().map(|c| if c.is_alphanumeric() { c } else { ' ' }).collect();
+    let words: String =
+        text.to_lowercase().chars().map(|c| if c.is_alphanumeric() { c } else { ' ' }).collect();
     format!(" {} ", words.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
