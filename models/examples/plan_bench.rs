@@ -4,6 +4,8 @@
 //! The memory is made up: subgroups of 20 units, each with its own application words, skill and units; prototypes come
 //! from the hash embedder and an untrained encoder of the default shape. Units lie near their subgroup's centroid.
 
+#![allow(clippy::print_stdout, reason = "what it measures is its output")]
+
 use std::collections::BTreeMap;
 use std::time::Instant;
 

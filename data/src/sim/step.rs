@@ -325,13 +325,10 @@ impl<'w> Simulator<'w> {
             self.scene.overlay = None;
             return Ok(());
         }
-        let (app, screen) = match self.scene.place {
-            Place::App { app, screen } => (app, screen),
-            _ => {
-                let app = self.world.apps.iter().position(|a| a.name == target.label);
-                self.enter(app.ok_or_else(|| Refused::NoElement(label.to_owned()))?);
-                return Ok(());
-            }
+        let Place::App { app, screen } = self.scene.place else {
+            let app = self.world.apps.iter().position(|a| a.name == target.label);
+            self.enter(app.ok_or_else(|| Refused::NoElement(label.to_owned()))?);
+            return Ok(());
         };
         self.touched = Some(target.label.clone());
         let sets = matches!(target.role, Role::Switch | Role::Check | Role::Radio | Role::Option);

@@ -108,10 +108,10 @@ pub fn read_held_out(run: &Run, share: f64, seed: u64, limit: Option<usize>) -> 
         let key = task_key(&episode.instruction, &id);
         if splitter.of(&key, None) == Split::Train {
             out.mined.insert(id.clone());
-            if episode.outcome != "failure" {
-                out.commands.push((id, episode.instruction));
-            } else {
+            if episode.outcome == "failure" {
                 out.failed += 1;
+            } else {
+                out.commands.push((id, episode.instruction));
             }
             continue;
         }

@@ -77,7 +77,7 @@ impl PlanStore {
         if plan.units.is_empty() {
             bail!("the plan has no units: nothing to approve");
         }
-        if note.is_none() && self.approved()?.iter().any(|p| *p == plan) {
+        if note.is_none() && self.approved()?.contains(&plan) {
             return Ok(());
         }
         let (plan_id, command) = (plan.plan_id.clone(), plan.command.clone());

@@ -16,6 +16,7 @@ pub(super) struct Param {
 }
 
 /// Words of a command that may be a value.
+#[allow(clippy::struct_excessive_bools, reason = "each is a feature of its own that the score looks at")]
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Candidate {
     /// As the command has them.

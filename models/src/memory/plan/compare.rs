@@ -68,11 +68,11 @@ pub fn agreement(planned: &[&PlanStep], recorded: &[TraceStep]) -> Agreement {
     }
 }
 
-/// Step consistency (appendix E): plan units of which every step is the same in all plannings, and units in all.
+/// Step consistency (appendix E): how many plan units have the same steps in all plannings, and how many there are.
 ///
-/// `plannings` holds, for each planning of one command, its units; a unit holds the embeddings of its steps, of norm
-/// 1. A unit counts when every planning has it with as many steps, and corresponding steps exceed `threshold` cosine
-/// in all pairs.
+/// `plannings` holds, for each planning of one command, its units; a unit holds the embeddings of its steps, of norm 1.
+/// A unit counts when every planning has it with as many steps, and corresponding steps exceed `threshold` cosine in
+/// all pairs.
 pub fn step_consistency(plannings: &[Vec<Vec<Vec<f32>>>], threshold: f64) -> (usize, usize) {
     let units = plannings.iter().map(Vec::len).max().unwrap_or(0);
     let consistent = |unit: usize| {

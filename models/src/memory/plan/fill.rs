@@ -1,7 +1,7 @@
 //! Slots filled with steps: from exemplars, from a skill, from a stored plan, or from default action templates; values
 //! bound from the command, and every step with its origin.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use tracemill_data::adapters::parse_instruction;
 use tracemill_data::artifact::{
@@ -435,16 +435,15 @@ pub(super) fn recorded_steps(
     skill: Option<&Skill>,
     map: &AliasMap,
 ) -> Vec<PlanStep> {
-    let constants: BTreeMap<&str, ()> = skill
+    let constants: BTreeSet<&str> = skill
         .into_iter()
         .flat_map(|s| &s.steps)
         .flat_map(|s| &s.args)
-        .filter_map(|a| Some((a.value.as_deref()?, ())))
+        .filter_map(|a| a.value.as_deref())
         .collect();
     let argument = |verb: &str, arg: &tracemill_data::artifact::TraceArg| {
-        let constant = constants.contains_key(arg.value.as_str())
-            || FIXED.contains(&arg.field.as_str())
-            || verb == "open";
+        let constant =
+            constants.contains(arg.value.as_str()) || FIXED.contains(&arg.field.as_str()) || verb == "open";
         let told = !constant && told_by(&arg.value, command);
         let value = VALUES.contains(&map.value_type("text", &arg.value, None));
         let typed = (arg.field == "text" || (value && !constant)) && !told;

@@ -296,22 +296,22 @@ impl Planner<'_> {
         }
         // Only gaps of a stored plan are filled by skills (Case 3).
         let skills = self.variant.has_skills() && found.is_some();
-        let filled = if self.variant.gates() { self.from_subgroup(&filler, slot, skills) } else { None };
+        let filled = if self.variant.gates() { self.by_subgroup(&filler, slot, skills) } else { None };
         match filled {
             Some(filled) => Ok(filled),
             None if matches!(self.variant, Variant::Greedy | Variant::WithoutIntent) => {
                 Ok(self.ungated(&filler, number, slot, skills)?)
             }
-            None => Ok(self.from_template(&filler, number, slot)),
+            None => Ok(self.by_template(&filler, number, slot)),
         }
     }
 
-    fn from_template(&self, filler: &Filler, number: usize, slot: &Intended) -> Filled {
+    fn by_template(&self, filler: &Filler, number: usize, slot: &Intended) -> Filled {
         let env = slot.slot.env.clone().unwrap_or_default();
         Filled { source: Source::Slot(number), env, sg: None, steps: filler.template(&slot.slot, true) }
     }
 
-    fn from_subgroup(&self, filler: &Filler, slot: &Intended, skills: bool) -> Option<Filled> {
+    fn by_subgroup(&self, filler: &Filler, slot: &Intended, skills: bool) -> Option<Filled> {
         let near = slot.near?;
         let entry = &self.memory.index.subgroups[near.at];
         let env = slot.slot.env.clone().unwrap_or(self.memory.subgroup_env[near.at].clone());
@@ -364,7 +364,7 @@ impl Planner<'_> {
         let hits = self.memory.vectors.top_k(&slot.z, self.settings.greedy)?;
         let nearest = self.ranked_units(hits.iter().map(|h| h.unit), slot, self.settings.greedy);
         let Some((base, others)) = nearest.split_first() else {
-            return Ok(self.from_template(filler, number, slot));
+            return Ok(self.by_template(filler, number, slot));
         };
         let skill = skills.then(|| self.skill_of(base)).flatten();
         let steps = match skill {
@@ -392,7 +392,7 @@ impl Planner<'_> {
                 *source == part.source && *at == slot.slot.part && !matches!(part.source, Source::Slot(_))
             });
             if let Some(unit) = units.last_mut().filter(|_| same) {
-                unit.description = slot.slot.context.clone();
+                unit.description.clone_from(&slot.slot.context);
                 unit.acts.push(act);
                 keep_better_bound(&mut unit.steps, part.steps);
                 continue;
