@@ -10,6 +10,8 @@ mod feedback;
 mod flow;
 /// `ledger`, and the settings of the `openai` embedder.
 mod ledger;
+/// `plan`, approved plans, `eval planning`.
+mod planning;
 /// The commands that the README shows.
 mod readme;
 /// Real data, where it lies beside the checkout.

@@ -8,6 +8,7 @@ pub mod executor;
 pub mod manifest;
 pub mod observed;
 pub mod pipeline;
+pub mod planning;
 pub mod progress;
 pub mod publish;
 pub mod reward;

@@ -10,6 +10,7 @@ use tracemill_data::adapters::AdapterOptions;
 use tracemill_data::artifact::AgentRole;
 use tracemill_data::views::SegmentSettings;
 use tracemill_models::cluster::Engine;
+use tracemill_models::memory::plan::PlanSettings;
 use tracemill_models::multiview::{EncoderConfig, TrainConfig};
 use tracemill_models::skill::SkillSettings;
 
@@ -44,6 +45,9 @@ pub struct Settings {
     pub induce: InduceSection,
     /// Plan memory.
     pub memory: MemorySection,
+    /// Planning with memory.
+    #[serde(default)]
+    pub plan: PlanSettings,
     /// The page.
     pub report: ReportSection,
     /// Execution feedback. Runs made before there was any have no such section.

@@ -3,6 +3,7 @@
 mod agent;
 mod alias;
 mod intents;
+mod plan;
 mod skill;
 mod truth;
 
@@ -11,5 +12,9 @@ pub use alias::{
     AliasError, AliasField, AliasMap, AliasRule, AliasVerb, Coverage, Mapped, MappedArg, TERMINAL,
 };
 pub use intents::{IntentRow, SubgroupRow};
+pub use plan::{
+    ActCoverage, Bound, NearSubgroup, Origin, Plan, PlanArg, PlanCase, PlanEvent, PlanEventKind, PlanStep,
+    PlanUnit, TaskUnit, TraceArg, TraceStep,
+};
 pub use skill::{RemovedStep, Skill, SkillArg, SkillStep};
 pub use truth::{ScreenPixels, Truth};

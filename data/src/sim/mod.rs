@@ -8,6 +8,7 @@
 mod layout;
 mod odyssey;
 mod render;
+mod step;
 mod text;
 mod truth;
 mod uilog;
@@ -29,6 +30,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use odyssey::PHONES;
+pub use step::{Refused, SimAct, Simulation, Simulator};
 use truth::Source;
 pub use walk::Noise;
 use walk::{Played, Why, check, play};

@@ -6,6 +6,7 @@
 
 mod graph;
 mod index;
+pub mod plan;
 mod retrieve;
 mod vectors;
 

@@ -159,7 +159,7 @@ impl IntentIndex {
     }
 
     /// The intent groups that pass the gate, with their scores.
-    fn open_gates(&self, z: &[f32], gates: usize) -> BTreeMap<i32, f32> {
+    pub(super) fn open_gates(&self, z: &[f32], gates: usize) -> BTreeMap<i32, f32> {
         let mut scored: Vec<(i32, f32)> = self.groups.iter().map(|g| (g.ig, dot(&g.centroid, z))).collect();
         scored.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         scored.into_iter().take(gates).collect()

@@ -6,12 +6,14 @@
 mod actions;
 mod agreement;
 mod matching;
+mod means;
 mod purity;
 mod separation;
 
 pub use actions::{ActionMetrics, Rate, StepScore, action_metrics};
 pub use agreement::adjusted_rand_index;
 pub use matching::{Became, GroupChange, match_groups, stability};
+pub use means::{Mean, mean_over_tasks};
 pub use purity::{Purity, purity};
 pub use separation::{Separation, separation};
 

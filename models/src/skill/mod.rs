@@ -53,7 +53,7 @@
 //! assert_eq!(skills[0].removed_steps.len(), 6); // a wait and a terminal step of each member
 //! ```
 
-mod align;
+pub(crate) mod align;
 mod coverage;
 mod medoid;
 mod params;

@@ -17,6 +17,8 @@ pub(super) enum EvalCommand {
     Ces(CesEvalArgs),
     /// How often the endpoint of `[temporal]` puts two screens in order, by interval.
     Temporal(TemporalEvalArgs),
+    /// Plans for held-out tasks, by what the planner may use (table 1 of `IntentCUA`).
+    Planning(PlanningEvalArgs),
     /// Subgroups and skills of a run on the sample corpus against its hidden truth (synthetic).
     Sample(SampleEvalArgs),
 }
@@ -154,6 +156,43 @@ pub struct TemporalEvalArgs {
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub seed: u64,
     /// JSON instead of a table.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
+/// Arguments of `eval planning`.
+#[derive(Debug, Args)]
+pub struct PlanningEvalArgs {
+    /// The run folder, with traces, units, embeddings and encoder.
+    #[arg(long, value_name = "R")]
+    pub run: PathBuf,
+    /// Share of the tasks that is held out of the memory and planned.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.2)]
+    pub hold_out: f64,
+    /// Train an encoder on the held-in units alone, in place of the run's, which saw every unit.
+    #[arg(long)]
+    pub retrain: bool,
+    /// Bootstraps of the held-in episodes that step consistency is measured over (table 5); 0 leaves it out.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub bootstraps: u64,
+    /// At most so many tasks, the first ones.
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// Share of the simulated tasks in which a dialog comes up.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.4)]
+    pub popups: f64,
+    /// The sample corpus, where it is not in the run folder.
+    #[arg(long, value_name = "S")]
+    pub sample: Option<PathBuf>,
+    /// Bootstrap resamples over tasks.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub resamples: u32,
+    /// Seed of the held-out draw, the bootstraps and the resamples.
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub seed: u64,
+    /// JSON instead of tables.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]

@@ -3,6 +3,7 @@
 mod eval;
 mod export;
 mod feedback;
+mod plan;
 mod screens;
 mod topology;
 mod train;
@@ -15,13 +16,16 @@ use tracemill_data::export::Kind;
 use tracemill_models::cluster::Engine;
 
 use eval::EvalCommand;
-pub use eval::{ActionsEvalArgs, CesEvalArgs, EncoderEvalArgs, SampleEvalArgs, TemporalEvalArgs};
+pub use eval::{
+    ActionsEvalArgs, CesEvalArgs, EncoderEvalArgs, PlanningEvalArgs, SampleEvalArgs, TemporalEvalArgs,
+};
 use export::ExportCommand;
 pub use export::{ExportArgs, RoleName, TemporalExportArgs, ValidateArgs};
 pub use feedback::{
     DoctorArgs, ExplainArgs, RewardArgs, ScoreArgs, ScoreDiffArgs, ServeExecutorArgs, ServeRewardArgs,
 };
 use feedback::{ScoreCommand, ServeCommand};
+pub use plan::{PlanApproveArgs, PlanArgs, PlanCommand, PlanHistoryArgs, PlanRejectArgs};
 pub use screens::CompressArgs;
 use topology::TopologyCommand;
 pub use topology::{TopologyBuildArgs, TopologyShowArgs, TopologyVisitArgs};
@@ -67,6 +71,8 @@ enum Command {
         #[command(subcommand)]
         command: MemoryCommand,
     },
+    /// Plan a command with the memory; approve, reject and list plans.
+    Plan(PlanArgs),
     /// Measure what a run has found.
     Eval {
         #[command(subcommand)]
@@ -322,6 +328,10 @@ impl Cli {
             }
             Command::Eval { command: EvalCommand::Temporal(args) } => {
                 stage::temporal::eval(&args.common.settings()?, &args)
+            }
+            Command::Plan(args) => stage::plan::run(&args.common.settings()?, &args),
+            Command::Eval { command: EvalCommand::Planning(args) } => {
+                stage::eval_planning::run(&args.common.settings()?, &args)
             }
             Command::Eval { command: EvalCommand::Sample(args) } => stage::eval_sample::run(&args),
             Command::Export { command: ExportCommand::Sft(args) } => stage::export::run(&args, Kind::Sft),

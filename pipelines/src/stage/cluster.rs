@@ -56,7 +56,8 @@ fn cluster(settings: &Settings, run: &Run, draft: &mut Draft) -> Result<()> {
     Ok(())
 }
 
-fn intent_rows(fused: &Vectors, found: &IntentAssignment) -> Vec<IntentRow> {
+/// The rows of `intents/units.parquet`.
+pub fn intent_rows(fused: &Vectors, found: &IntentAssignment) -> Vec<IntentRow> {
     let row = |i: usize| IntentRow {
         unit_id: fused.ids[i].clone(),
         z: fused.row(i).to_vec(),
@@ -69,7 +70,7 @@ fn intent_rows(fused: &Vectors, found: &IntentAssignment) -> Vec<IntentRow> {
 }
 
 /// Centroid (mean of the members' latents, normalised), size and nearest members of each subgroup.
-fn subgroup_rows(fused: &Vectors, found: &IntentAssignment, representatives: usize) -> Vec<SubgroupRow> {
+pub fn subgroup_rows(fused: &Vectors, found: &IntentAssignment, representatives: usize) -> Vec<SubgroupRow> {
     let mut members: BTreeMap<i32, Vec<usize>> = BTreeMap::new();
     for (i, &sg) in found.sg.iter().enumerate().filter(|(_, sg)| **sg >= 0) {
         members.entry(sg).or_default().push(i);

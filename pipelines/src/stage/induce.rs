@@ -36,7 +36,10 @@ pub fn run(settings: &Settings, run: &Run) -> Result<Report> {
 }
 
 /// The alias map Φ that the settings name.
-fn alias_map(section: &InduceSection) -> Result<AliasMap> {
+///
+/// # Errors
+/// A file that cannot be read, or is no valid map.
+pub fn alias_map(section: &InduceSection) -> Result<AliasMap> {
     let Some(path) = &section.alias_map else { return Ok(AliasMap::builtin()) };
     let text = std::fs::read_to_string(path).with_context(|| format!("{}", path.display()))?;
     AliasMap::parse(&text).with_context(|| format!("{}", path.display()))

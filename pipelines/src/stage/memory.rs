@@ -7,19 +7,17 @@
 use std::collections::{BTreeMap, HashMap};
 
 use anyhow::{Context, Result, bail};
-use candle_core::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tracemill_data::artifact::{IntentRow, Skill, SubgroupRow};
+use tracemill_data::artifact::{AliasMap, IntentRow, Skill, SubgroupRow, TraceStep};
 use tracemill_data::parquet_io::{read_batches, read_table, write_table};
 use tracemill_data::views::Unit;
-use tracemill_models::embed::Embedder;
+use tracemill_models::memory::plan::{EncoderPrototypes, PlanMemory, PlanTrace, Prototypes, trace_steps};
 use tracemill_models::memory::{
     GroupEntry, IndexSettings, IntentIndex, QuerySettings, SubgroupEntry, SubgroupHit, UnitHit, UnitIndex,
 };
-use tracemill_models::multiview::{Encoder, ViewBatch};
 
-use super::{embed, encode};
+use super::{embed, encode, induce};
 use crate::cli::QueryArgs;
 use crate::manifest;
 use crate::run::{Draft, Report, Run, StageInput, StageSpec, write_json};
@@ -53,6 +51,10 @@ struct TraceRow {
     env: String,
     description: String,
     action: String,
+    /// Application or site; empty when the source names none.
+    env_tag: String,
+    /// Its steps after Φ, without incidental ones: what plans are made from.
+    steps: Vec<TraceStep>,
 }
 
 /// Builds the plan memory.
@@ -60,22 +62,27 @@ struct TraceRow {
 /// # Errors
 /// When intents or skills are missing, or do not belong together.
 pub fn run(settings: &Settings, run: &Run) -> Result<Report> {
+    let map = induce::alias_map(&settings.induce)?;
+    let mut inputs = vec![
+        StageInput::FromStage("units/units.parquet", "label"),
+        StageInput::FromStage("intents/units.parquet", "cluster"),
+        StageInput::FromStage("intents/subgroups.parquet", "cluster"),
+        StageInput::FromStage("skills/skills.parquet", "induce"),
+    ];
+    if let Some(path) = &settings.induce.alias_map {
+        inputs.push(StageInput::External(path.clone(), path.display().to_string()));
+    }
     let spec = StageSpec {
         name: "memory",
         folder: "memory",
-        settings: json!(settings.memory),
+        settings: json!({ "memory": settings.memory, "alias_map": map.version() }),
         seed: settings.seed,
-        inputs: vec![
-            StageInput::FromStage("units/units.parquet", "label"),
-            StageInput::FromStage("intents/units.parquet", "cluster"),
-            StageInput::FromStage("intents/subgroups.parquet", "cluster"),
-            StageInput::FromStage("skills/skills.parquet", "induce"),
-        ],
+        inputs,
     };
-    run.stage(&spec, |draft| build(run, draft))
+    run.stage(&spec, |draft| build(run, &map, draft))
 }
 
-fn build(run: &Run, draft: &mut Draft) -> Result<()> {
+fn build(run: &Run, map: &AliasMap, draft: &mut Draft) -> Result<()> {
     let units: Vec<IntentRow> = read_table(&run.path("intents/units.parquet"))?;
     let subgroups: Vec<SubgroupRow> = read_table(&run.path("intents/subgroups.parquet"))?;
     let skills: Vec<Skill> = read_table(&run.path("skills/skills.parquet"))?;
@@ -101,7 +108,7 @@ fn build(run: &Run, draft: &mut Draft) -> Result<()> {
                 .collect(),
         })
         .collect();
-    let traces = traces(run, &units, &rows)?;
+    let traces = traces(run, map, &units, &rows, &skills)?;
     write_table(&draft.path("groups.parquet"), &groups)?;
     write_table(&draft.path("subgroups.parquet"), &rows)?;
     write_table(&draft.path("traces.parquet"), &traces)?;
@@ -112,10 +119,17 @@ fn build(run: &Run, draft: &mut Draft) -> Result<()> {
     Ok(())
 }
 
-/// The representative units with their latents and texts, in unit order.
-fn traces(run: &Run, units: &[IntentRow], rows: &[MemoryRow]) -> Result<Vec<TraceRow>> {
+/// The representative units of subgroups and skills with their latents, texts and steps, in unit order.
+fn traces(
+    run: &Run,
+    map: &AliasMap,
+    units: &[IntentRow],
+    rows: &[MemoryRow],
+    skills: &[Skill],
+) -> Result<Vec<TraceRow>> {
+    let of_skills = skills.iter().flat_map(|s| &s.representative_unit_ids);
     let wanted: std::collections::HashSet<&str> =
-        rows.iter().flat_map(|r| &r.representative_unit_ids).map(String::as_str).collect();
+        rows.iter().flat_map(|r| &r.representative_unit_ids).chain(of_skills).map(String::as_str).collect();
     let latents: HashMap<&str, &Vec<f32>> = units
         .iter()
         .filter(|u| wanted.contains(u.unit_id.as_str()))
@@ -127,6 +141,8 @@ fn traces(run: &Run, units: &[IntentRow], rows: &[MemoryRow]) -> Result<Vec<Trac
             if let Some(z) = latents.get(unit.unit_id.as_str()) {
                 traces.push(TraceRow {
                     z: (*z).clone(),
+                    steps: trace_steps(&unit, map),
+                    env_tag: unit.env_tag.clone(),
                     unit_id: unit.unit_id,
                     env: unit.env,
                     description: unit.description,
@@ -138,19 +154,36 @@ fn traces(run: &Run, units: &[IntentRow], rows: &[MemoryRow]) -> Result<Vec<Trac
     Ok(traces)
 }
 
+/// [`EnvironmentTexts`] of a run's units.
+fn environments(run: &Run) -> Result<BTreeMap<String, String>> {
+    let mut texts = EnvironmentTexts::default();
+    for batch in read_batches::<Unit>(&run.path("units/units.parquet"))? {
+        batch?.iter().for_each(|unit| texts.add(unit));
+    }
+    Ok(texts.most_frequent())
+}
+
 /// For every application or site that the sources name, its most frequent environment text: what a
 /// query that mentions the name is taken to mean.
-fn environments(run: &Run) -> Result<BTreeMap<String, String>> {
-    let mut texts: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
-    for batch in read_batches::<Unit>(&run.path("units/units.parquet"))? {
-        for unit in batch?.into_iter().filter(|u| !u.env_tag.is_empty()) {
-            *texts.entry(unit.env_tag).or_default().entry(unit.env).or_default() += 1;
+#[derive(Default)]
+pub struct EnvironmentTexts(BTreeMap<String, BTreeMap<String, usize>>);
+
+impl EnvironmentTexts {
+    /// Counts a unit.
+    pub fn add(&mut self, unit: &Unit) {
+        if !unit.env_tag.is_empty() {
+            let texts = self.0.entry(unit.env_tag.clone()).or_default();
+            *texts.entry(unit.env.clone()).or_default() += 1;
         }
     }
-    let most_frequent = |counts: BTreeMap<String, usize>| {
-        counts.into_iter().max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0))).map(|(text, _)| text)
-    };
-    Ok(texts.into_iter().filter_map(|(tag, counts)| Some((tag, most_frequent(counts)?))).collect())
+
+    /// The text of each name; ties go to the first in the alphabet.
+    pub fn most_frequent(self) -> BTreeMap<String, String> {
+        let most = |counts: BTreeMap<String, usize>| {
+            counts.into_iter().max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0))).map(|(text, _)| text)
+        };
+        self.0.into_iter().filter_map(|(tag, counts)| Some((tag, most(counts)?))).collect()
+    }
 }
 
 /// A plan memory, loaded.
@@ -166,7 +199,10 @@ impl Memory {
     fn load(run: &Run) -> Result<Self> {
         let groups: Vec<GroupRow> = read_table(&run.require("memory/groups.parquet", "memory")?)?;
         let rows: Vec<MemoryRow> = read_table(&run.require("memory/subgroups.parquet", "memory")?)?;
-        let traces: Vec<TraceRow> = read_table(&run.require("memory/traces.parquet", "memory")?)?;
+        let path = run.require("memory/traces.parquet", "memory")?;
+        let traces: Vec<TraceRow> = read_table(&path).with_context(|| {
+            format!("{}: run `tracemill memory build` again if an older version made it", path.display())
+        })?;
         let names = std::fs::read_to_string(run.require("memory/environments.json", "memory")?)?;
         let place: HashMap<&str, usize> =
             traces.iter().enumerate().map(|(i, t)| (t.unit_id.as_str(), i)).collect();
@@ -210,20 +246,20 @@ impl Memory {
     }
 }
 
-/// The intent prototype of a text: the description slot holds the text, the environment slot the
-/// application or site it names, if any; the middle slot is absent.
-fn prototype(encoder: &Encoder, embedder: &dyn Embedder, text: &str, env: Option<&str>) -> Result<Vec<f32>> {
-    let dim = embedder.dim();
-    let row = |text: Option<&str>| -> Result<Tensor> {
-        let values = match text {
-            Some(text) => embedder.embed(&[text])?,
-            None => vec![0.0; dim],
-        };
-        Ok(Tensor::from_vec(values, (1, dim), &Device::Cpu)?)
+/// A run's plan memory as planners use it, without plans.
+///
+/// # Errors
+/// When the run has none, or an older version built it.
+pub fn for_planning(run: &Run) -> Result<PlanMemory> {
+    let memory = Memory::load(run)?;
+    let trace = |t: TraceRow| PlanTrace {
+        unit_id: t.unit_id,
+        env_tag: t.env_tag,
+        description: t.description,
+        steps: t.steps,
     };
-    let batch =
-        ViewBatch::new([row(env)?, row(None)?, row(Some(text))?], vec![[env.is_some(), false, true]])?;
-    Ok(encoder.encode(&batch)?.fused_unit.flatten_all()?.to_vec1()?)
+    let traces = memory.traces.into_iter().map(trace).collect();
+    Ok(PlanMemory::new(memory.index, memory.vectors, traces, memory.skills, memory.environments)?)
 }
 
 /// Answers a query on standard output.
@@ -242,7 +278,8 @@ pub fn query(settings: &Settings, args: &QueryArgs) -> Result<()> {
     let embedder = embed::open(&embedder_of(&run)?, "cpu")?;
     let encoder = encode::load(&run, "cpu")?;
     let env = memory.named_environment(&args.text);
-    let z = prototype(&encoder, embedder.as_ref(), &args.text, env)?;
+    let prototypes = EncoderPrototypes { embedder: embedder.as_ref(), encoder: &encoder };
+    let z = prototypes.encode(&[(env, args.text.as_str())])?.swap_remove(0);
     let answer = if args.greedy {
         greedy(&run, &z, args.top)?
     } else {
@@ -266,7 +303,10 @@ pub fn query(settings: &Settings, args: &QueryArgs) -> Result<()> {
 
 /// The embedder that made the run's embeddings, from their manifest: a query embedded by another
 /// one would be compared with vectors of another space.
-fn embedder_of(run: &Run) -> Result<EmbedSection> {
+///
+/// # Errors
+/// When the run has no embeddings.
+pub fn embedder_of(run: &Run) -> Result<EmbedSection> {
     let path = run.require("embeddings/manifest.json", "embed")?;
     let manifest = manifest::read(&path)?.with_context(|| format!("{}", path.display()))?;
     serde_json::from_value(manifest.settings["embed"].clone()).with_context(|| format!("{}", path.display()))
