@@ -28,4 +28,4 @@ pub use compress::{Compressed, Compressor, Phases, SaidElement};
 pub use form::Form;
 pub use modal::{Found, Seen};
 pub use rules::{Rules, RulesError};
-pub use tree::{Node, Rect, Tree, TreeError, Window};
+pub use tree::{LeftOut, Node, Rect, Tree, TreeError, Trees, Window};
