@@ -13,8 +13,8 @@ use quick_xml::escape::unescape;
 use quick_xml::events::{BytesStart, Event};
 
 use super::tree::{
-    self, MOST_ELEMENTS, MOST_REJECTS, NOT_IN_LINEAR_FORM, NOT_SHOWN, Node, Rect, Tree, TreeError, UNREADABLE,
-    Window, shown,
+    self, MOST_ELEMENTS, MOST_REJECTS, NOT_IN_LINEAR_FORM, NOT_SHOWN, Node, Rect, Tree, TreeError,
+    UNREADABLE, Window, shown,
 };
 
 /// Levels that a tree may have; the dump itself stops at 50.
@@ -202,7 +202,9 @@ impl Building {
         let mut dumped = Dumped { node, parent, described: String::new(), readable: true };
         if let Err(reason) = self.fill(&mut dumped, attributes) {
             if self.dump.rejects.len() >= MOST_REJECTS {
-                return Err(format!("more than {MOST_REJECTS} nodes that cannot be read, the last: {reason}"));
+                return Err(format!(
+                    "more than {MOST_REJECTS} nodes that cannot be read, the last: {reason}"
+                ));
             }
             dumped.readable = false;
             let named = format!("`{}` {}: {reason}", dumped.node.role, shown(&dumped.node.name));
@@ -289,8 +291,7 @@ impl Building {
         if node.role == "application" && !node.name.is_empty() {
             self.dump.applications.push(node.name.clone());
         }
-        let is_window =
-            matches!(node.role.as_str(), "frame" | "window" | "dialog" | "alert" | "file-chooser")
+        let is_window = matches!(node.role.as_str(), "frame" | "window" | "dialog" | "alert" | "file-chooser")
                 || node.role.ends_with("-chooser")
                 // On Windows a role is a class's name; what stands below the desktop is a window.
                 || self.dump.platform == Platform::Windows && dumped.parent == Some(0);
@@ -467,3 +468,7 @@ impl Dump {
         tree
     }
 }
+
+#[cfg(test)]
+#[path = "atspi_tests.rs"]
+mod tests;

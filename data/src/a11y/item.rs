@@ -76,7 +76,8 @@ impl Vocabulary {
     fn scored<'t>(&self, node: &'t Node) -> (Cow<'t, str>, u8) {
         let (role, score) = self.role(&node.role);
         // Android says of any view whether it can be touched.
-        let acts = ["clickable", "long_clickable", "checkable", "editable"].iter().any(|state| node.is(state));
+        let acts =
+            ["clickable", "long_clickable", "checkable", "editable"].iter().any(|state| node.is(state));
         (role, if acts { score.min(HIGH) } else { score })
     }
 

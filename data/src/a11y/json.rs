@@ -151,7 +151,9 @@ fn add(tree: &mut Tree, node: Node) -> Result<(), String> {
 
 fn reject(tree: &mut Tree, place: &str, reason: &str) -> Result<(), String> {
     if tree.rejects.len() >= MOST_REJECTS {
-        return Err(format!("more than {MOST_REJECTS} elements that cannot be read, the last {place}: {reason}"));
+        return Err(format!(
+            "more than {MOST_REJECTS} elements that cannot be read, the last {place}: {reason}"
+        ));
     }
     tree.reject(place, reason);
     Ok(())

@@ -59,7 +59,8 @@ fn a_demonstration_is_a_tree_for_each_state() {
 
 #[test]
 fn views_that_cannot_be_used_say_so_and_silent_ones_are_called_by_their_resource() {
-    let view = |rest: &str| format!(r#"{{"class": "V", "visible": true, "bounds": [[0, 0], [9, 9]], {rest}}}"#);
+    let view =
+        |rest: &str| format!(r#"{{"class": "V", "visible": true, "bounds": [[0, 0], [9, 9]], {rest}}}"#);
     let views = [
         view(r#""text": "Pay", "clickable": true, "enabled": false"#),
         view(r#""clickable": true, "enabled": true, "resource_id": "app:id/fab""#),
@@ -73,7 +74,8 @@ fn views_that_cannot_be_used_say_so_and_silent_ones_are_called_by_their_resource
 
 #[test]
 fn states_of_uia_are_read() {
-    let states = |rest: &str| one(read_uia(&format!(r#"{{"ControlType": "C", {rest}}}"#))).nodes[0].states.join(" ");
+    let states =
+        |rest: &str| one(read_uia(&format!(r#"{{"ControlType": "C", {rest}}}"#))).nodes[0].states.join(" ");
     for (rest, expected) in [
         (r#""IsEnabled": false, "ToggleState": 1"#, "disabled checked"),
         (r#""IsEnabled": true, "ToggleState": 0"#, ""),
@@ -115,7 +117,13 @@ fn fields_of_a_form_are_called_and_checked_as_in_the_page() {
 #[test]
 fn a_line_that_is_no_tree_is_a_reject_and_the_others_stand() {
     let good = r#"{"axtree": {"Name": "OK", "ControlType": "ButtonControl"}}"#;
-    for bad in [r#"{"time_stamp": 2, "axtree": null}"#, r#"{"time_stamp": 2, "axtree": {}}"#, &good[..40], "3", "[]x"] {
+    for bad in [
+        r#"{"time_stamp": 2, "axtree": null}"#,
+        r#"{"time_stamp": 2, "axtree": {}}"#,
+        &good[..40],
+        "3",
+        "[]x",
+    ] {
         let read = read_uia(&format!("{good}\n{bad}\n\n{good}\n")).unwrap();
         assert_eq!((read.trees.len(), places(&read)), (2, vec!["line 2"]), "{bad}");
     }

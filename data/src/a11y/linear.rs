@@ -116,10 +116,7 @@ pub fn read(text: &str) -> Result<Tree, TreeError> {
     let rest = records.get(start..).unwrap_or_default().trim_end();
     let number = tree.nodes.len() + tree.rejects.len();
     if cut && !rest.is_empty() {
-        tree.leave_out(
-            Node { id: number.to_string(), text: rest.to_owned(), ..Node::default() },
-            CUT_OFF,
-        );
+        tree.leave_out(Node { id: number.to_string(), text: rest.to_owned(), ..Node::default() }, CUT_OFF);
     } else if !rest.is_empty() {
         let reason = format!("no position and size; the file is cut off at {}", shown(rest));
         tree.reject(format!("record {number}"), reason);
@@ -142,7 +139,8 @@ fn ending(columns: Columns, line: &str) -> Option<Ended<'_>> {
     let (line, text) = match columns {
         Columns::Spider { .. } => {
             let (line, text) = line.rsplit_once('\t')?;
-            let quoted = ["'", "\""].iter().any(|q| text.len() > 1 && text.starts_with(q) && text.ends_with(q));
+            let quoted =
+                ["'", "\""].iter().any(|q| text.len() > 1 && text.starts_with(q) && text.ends_with(q));
             (line, Some(text).filter(|_| quoted))
         }
         _ => (line, None),
@@ -203,7 +201,8 @@ fn node(columns: Columns, number: usize, record: &str, ended: Ended<'_>) -> Resu
     if [rect.x, rect.y, rect.width, rect.height].contains(&i32::MAX) {
         return Err(wrong("its position or size is out of range"));
     }
-    let too_few = || wrong(["expected five columns", "expected seven columns"][usize::from(columns.count() == 7)]);
+    let too_few =
+        || wrong(["expected five columns", "expected seven columns"][usize::from(columns.count() == 7)]);
     let (first, rest) = record.split_once('\t').ok_or_else(too_few)?;
     let mut node = Node { id: number.to_string(), rect: Some(rect), ..Node::default() };
     first.trim().clone_into(&mut node.role);

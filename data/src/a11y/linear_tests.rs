@@ -12,8 +12,7 @@ fn records_may_span_lines_and_hold_tabs_and_quotes() {
          text\tnote\tmilk\nbread\tand (1, 2)\nend\tC\tD\t(-5, 6)\t(7, 8)\n",
     )
     .unwrap();
-    let parts: Vec<_> =
-        found.iter().map(|n| (n.role.as_str(), n.name.as_str(), n.text.as_str())).collect();
+    let parts: Vec<_> = found.iter().map(|n| (n.role.as_str(), n.name.as_str(), n.text.as_str())).collect();
     assert_eq!(
         parts,
         [
@@ -35,7 +34,8 @@ fn a_tree_may_be_cut_to_a_length_and_what_the_cut_hit_is_left_out_by_name() {
     let cut = |records: &str| {
         let tree = read(&format!("{HEADER}\n{records}")).unwrap();
         assert!(tree.cut && tree.rejects.is_empty());
-        let left: Vec<_> = tree.left_out.iter().map(|l| (l.node.text.clone(), l.rule.0.to_string())).collect();
+        let left: Vec<_> =
+            tree.left_out.iter().map(|l| (l.node.text.clone(), l.rule.0.to_string())).collect();
         (tree.nodes.len(), left)
     };
     let lost = |text: &str| vec![(text.to_owned(), CUT_OFF.to_owned())];
@@ -138,10 +138,15 @@ fn the_variant_of_spider2v_has_its_text_last_as_python_writes_it() {
          3\tpush-button\tOK\t(1.5, 2)\t(3, 4)\t'x'\n4\tentry\t\t(1, 2)\t(3, 4)\t'a[...]\n"
     );
     let tree = read(&file).unwrap();
-    let said: Vec<_> =
-        tree.nodes.iter().map(|n| (n.id.as_str(), n.role.as_str(), n.name.as_str(), n.text.as_str())).collect();
-    let expected =
-        [("1", "menu", "Visual\nStudio", ""), ("2", "terminal", "Terminal", "it's\nA\u{e9}\u{1F600} \\n \\q")];
+    let said: Vec<_> = tree
+        .nodes
+        .iter()
+        .map(|n| (n.id.as_str(), n.role.as_str(), n.name.as_str(), n.text.as_str()))
+        .collect();
+    let expected = [
+        ("1", "menu", "Visual\nStudio", ""),
+        ("2", "terminal", "Terminal", "it's\nA\u{e9}\u{1F600} \\n \\q"),
+    ];
     assert_eq!(said, expected);
     assert_eq!((tree.rejects.len(), tree.left_out.len(), tree.cut), (1, 1, true));
 }

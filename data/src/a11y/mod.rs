@@ -13,6 +13,8 @@ mod item;
 pub mod json;
 pub mod linear;
 pub mod modal;
+#[cfg(test)]
+mod real_tests;
 mod reduce;
 mod region;
 pub mod rules;

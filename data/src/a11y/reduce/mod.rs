@@ -12,6 +12,8 @@ use super::audit::{Fate, Rule};
 use super::item::Item;
 use super::rules::{General, Noise};
 use super::tree::Tree;
+#[cfg(test)]
+pub(super) use merge::comparisons;
 pub(super) use merge::merge;
 pub(super) use paragraph::{Keywords, shorten};
 
