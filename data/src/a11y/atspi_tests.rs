@@ -32,7 +32,7 @@ fn a_dump_becomes_the_linear_form_by_its_rules() {
 <push-button name="off" s:showing="true" s:visible="true" c:screencoord="(10, 20)" c:size="(30, 40)"/>
 <dialog name="Sure?" s:showing="true" s:modal="true" c:screencoord="(100, 100)" c:size="(200, 100)"><check-box name="all" s:showing="true" s:visible="true" s:enabled="true" s:checked="true" c:screencoord="(110, 120)" c:size="(10, 10)"/></dialog>
 </frame></application></desktop-frame>"#;
-    let tree = atspi::read(dump).unwrap().into_tree();
+    let tree = read(dump).unwrap().into_tree();
     assert_eq!(
         linear::write(&tree.nodes),
         format!(

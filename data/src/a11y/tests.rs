@@ -464,14 +464,45 @@ fn many_elements_at_one_place_are_merged_with_few_comparisons() {
     };
     let compared = |count: usize| {
         let tree = Tree { nodes: (0..count).map(node).collect(), ..Tree::default() };
-        let before = super::reduce::comparisons();
+        let before = reduce::comparisons();
         let compressed = compressor().compress(&tree, None, "");
         let merged = compressed.fates.iter().filter(|fate| matches!(fate, Fate::Merged { .. })).count();
         assert!(10 * merged > 9 * count, "{merged} of {count}");
-        super::reduce::comparisons() - before
+        reduce::comparisons() - before
     };
     let (some, many) = (compared(15_000), compared(60_000));
     // Four times the elements; were each compared with each, sixteen times the comparisons.
     assert!(some > 15_000 && many < 6 * some, "{some} comparisons, then {many}");
     assert!(many < 200 * 60_000, "{many} comparisons");
+}
+
+/// The text that a tree of one form becomes.
+fn shown(form: Form, text: &str) -> String {
+    compressor().compress(&form.read(text).unwrap().trees[0], None, "").text
+}
+
+#[test]
+fn what_a_user_acts_on_has_a_line_though_it_has_no_name() {
+    let dom = r#"{"dom": {"tag": "BODY", "left": 0, "top": 0, "width": 160, "height": 210, "children": [
+        {"tag": "INPUT_text", "left": 10, "top": 60, "width": 100, "height": 20, "value": ""},
+        {"tag": "INPUT_checkbox", "left": 10, "top": 90, "width": 12, "height": 12, "value": true},
+        {"tag": "circle", "left": 30, "top": 120, "width": 20, "height": 20, "classes": {}},
+        {"tag": "DIV", "left": 0, "top": 150, "width": 160, "height": 20, "id": "wrap"}]}}"#;
+    insta::assert_snapshot!(shown(Form::MiniwobJson, dom), @r"
+    APP: unknown application
+    [CONTENT]
+    entry (60,70)
+    check-box (16,96) checked
+    circle (40,130)
+    ");
+    let views = r#"{"width": 1080, "height": 2280, "views": [
+        {"class": "android.widget.FrameLayout", "bounds": [[0, 0], [1080, 2280]]},
+        {"class": "android.widget.FrameLayout", "bounds": [[900, 1000], [1000, 1100]], "clickable": true, "resource_id": "app:id/fab"},
+        {"class": "android.view.View", "bounds": [[0, 600], [1080, 800]], "clickable": true},
+        {"class": "android.widget.Button", "text": "Pay", "bounds": [[0, 900], [300, 1000]], "clickable": true, "enabled": false}]}"#;
+    let text = shown(Form::DroidbotJson, views);
+    for line in ["frame-layout fab (950,1050)\n", "view (540,700)\n", "button Pay (150,950) disabled\n"] {
+        assert!(text.contains(line), "{text}");
+    }
+    assert_eq!(text.matches("layout").count(), 1, "{text}");
 }
