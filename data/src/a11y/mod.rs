@@ -9,6 +9,8 @@ pub mod atspi;
 pub mod audit;
 mod compress;
 mod form;
+#[cfg(test)]
+mod form_tests;
 mod item;
 pub mod json;
 pub mod linear;
