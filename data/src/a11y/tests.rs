@@ -370,7 +370,8 @@ fn many_elements_at_one_place_are_merged_with_few_comparisons() {
         reduce::comparisons() - before
     };
     let (some, many) = (compared(15_000), compared(60_000));
-    // Four times the elements; were each compared with each, sixteen times the comparisons.
-    assert!(some > 15_000 && many < 6 * some, "{some} comparisons, then {many}");
+    // Four times the elements, in four times the rows, of which up to forty are near: were each compared with each, it would be
+    // sixteen times the comparisons, and 30,000 for an element.
+    assert!(some > 15_000 && many < 12 * some, "{some} comparisons, then {many}");
     assert!(many < 200 * 60_000, "{many} comparisons");
 }
