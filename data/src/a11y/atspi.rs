@@ -267,10 +267,8 @@ impl Building {
                 (Space::Component, "size") => size = Some(pair(&name, &value)),
                 (Space::Value, "value") => dumped.node.value = value,
                 // Upstream asks the attributes of Windows for the class, also on Ubuntu, where none has them.
-                (Space::Attributes(of), "class") if of.unwrap_or(on) == Platform::Windows => {
-                    if on == Platform::Ubuntu {
-                        dumped.node.class = value;
-                    }
+                (Space::Attributes(Some(Platform::Windows)), "class") if on == Platform::Ubuntu => {
+                    dumped.node.class = value;
                 }
                 (Space::Class, "class") if on == Platform::Windows => dumped.node.class = value,
                 (Space::Attributes(of), "description") => match of.unwrap_or(on) {

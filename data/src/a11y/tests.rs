@@ -107,7 +107,7 @@ pub(super) fn check_fates(tree: &Tree, compressed: &Compressed) {
                 assert!(shown, "{node:?}");
             }
             Fate::Dropped(rule) => {
-                assert!(may_drop(&rule.0, node, tree.screen_size()), "{node:?} by {rule:?}")
+                assert!(may_drop(&rule.0, node, tree.screen_size()), "{node:?} by {rule:?}");
             }
         }
     }
