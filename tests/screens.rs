@@ -274,7 +274,7 @@ fn real_dumps_become_the_recorded_linear_form_and_no_target_is_lost() {
             };
             targets += 1;
             // What is nowhere in the audit is lost too.
-            if !rows.iter().filter(is_target).any(|row| is_there(row)) {
+            if !rows.iter().filter(is_target).any(is_there) {
                 lost.push(format!("{tree}: {} {name}", control["role"]));
             }
         }
