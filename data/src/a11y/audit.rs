@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::compress::Compressed;
+use super::tree::{LeftOut, Tree};
+
 /// The name of a rule: `same-place`, `off-screen`, or one of a rules file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -39,7 +42,7 @@ pub enum Fate {
 pub struct AuditRow {
     /// The tree: its path below the input.
     pub tree: String,
-    /// The element's position in the tree, from 0.
+    /// The element's position in the tree, from 0; those that the reader left out follow after all others.
     pub element: u32,
     /// Its id in the source.
     pub source_id: String,
@@ -65,7 +68,7 @@ pub struct AuditRow {
     pub into: Option<u32>,
     /// The rule that shortened its text.
     pub shortened: Option<String>,
-    /// Its region.
+    /// Its region; none of what the reader left out.
     pub region: String,
     /// Whether it is part of the modal.
     pub modal: bool,
@@ -89,6 +92,40 @@ impl Fate {
             Self::Merged { rule, .. } | Self::Tabled(rule) | Self::Dropped(rule) => Some(&rule.0),
         }
     }
+}
+
+impl AuditRow {
+    /// The row of an element that the reader left out, before the compressor saw it.
+    pub(super) fn left_out(tree: &str, element: usize, left: &LeftOut, interactive: bool) -> Self {
+        let node = &left.node;
+        Self {
+            tree: tree.to_owned(),
+            element: element as u32,
+            source_id: node.id.clone(),
+            role: node.role.clone(),
+            label: node.label().to_owned(),
+            x: node.rect.map(|r| r.x),
+            y: node.rect.map(|r| r.y),
+            width: node.rect.map(|r| r.width),
+            height: node.rect.map(|r| r.height),
+            interactive,
+            fate: "dropped".to_owned(),
+            rule: Some(left.rule.0.to_string()),
+            into: None,
+            shortened: None,
+            region: String::new(),
+            modal: false,
+        }
+    }
+}
+
+/// How many elements of a compressed tree each rule took, by `fate/rule`; with those that the reader left out.
+pub fn totals_of(compressed: &Compressed, tree: &Tree) -> BTreeMap<String, usize> {
+    let mut totals = totals(&compressed.fates);
+    for left in &tree.left_out {
+        *totals.entry(format!("dropped/{}", left.rule.0)).or_default() += 1;
+    }
+    totals
 }
 
 /// How many elements each rule took, by `fate/rule`.

@@ -60,6 +60,8 @@ pub struct Compressed {
     shortened: Vec<Option<Rule>>,
     in_modal: Vec<bool>,
     interactive: Vec<bool>,
+    /// The same of what the reader left out.
+    left_interactive: Vec<bool>,
     regions: Vec<String>,
     region_of: Vec<usize>,
 }
@@ -115,6 +117,7 @@ impl Compressor {
             shortened,
             in_modal: modal.of,
             interactive: items.iter().map(Item::is_interactive).collect(),
+            left_interactive: tree.left_out.iter().map(|l| self.vocabulary.is_interactive(&l.node)).collect(),
             regions,
             region_of,
         }
@@ -178,9 +181,12 @@ impl Compressed {
         &self.in_modal
     }
 
-    /// The audit: a row for each element of the tree that was compressed.
+    /// The audit: a row for each element of the source, last those that the reader left out.
     pub fn audit<'a>(&'a self, name: &'a str, tree: &'a Tree) -> impl Iterator<Item = AuditRow> + 'a {
-        tree.nodes.iter().enumerate().map(move |(i, node)| {
+        let left = tree.left_out.iter().zip(&self.left_interactive).enumerate();
+        let count = tree.nodes.len();
+        let left = left.map(move |(i, (left, acts))| AuditRow::left_out(name, count + i, left, *acts));
+        let rows = tree.nodes.iter().enumerate().map(move |(i, node)| {
             let Rect { x, y, width, height } = node.rect.unwrap_or(Rect { x: 0, y: 0, width: 0, height: 0 });
             let placed = |value: i32| node.rect.map(|_| value);
             AuditRow {
@@ -204,7 +210,8 @@ impl Compressed {
                 region: self.regions[self.region_of[i]].clone(),
                 modal: self.in_modal[i],
             }
-        })
+        });
+        rows.chain(left)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::tree::{Node, Rect, Tree, TreeError};
+use super::tree::{Node, Rect, Tree, TreeError, Trees};
 use super::{atspi, json, linear};
 use crate::action::FrameName;
 use crate::trace::{Element, Screen};
@@ -55,12 +55,15 @@ impl Form {
 
     /// Reads the trees of a file: one, but for JSON lines and demonstrations.
     ///
+    /// Lines that are no tree, and elements that cannot be read, are rejects.
+    ///
     /// # Errors
-    /// What is no tree of this form, with its place.
-    pub fn read(self, text: &str) -> Result<Vec<Tree>, TreeError> {
+    /// A file in which there is no tree of this form, with the place.
+    pub fn read(self, text: &str) -> Result<Trees, TreeError> {
+        let one = |tree| Trees { trees: vec![tree], rejects: Vec::new() };
         match self {
-            Self::OsworldTsv => linear::read(text).map(|tree| vec![tree]),
-            Self::AtspiXml => atspi::read(text).map(|dump| vec![dump.into_tree()]),
+            Self::OsworldTsv => linear::read(text).map(one),
+            Self::AtspiXml => atspi::read(text).map(|dump| one(dump.into_tree())),
             Self::UiaJson => json::read_uia(text),
             Self::DroidbotJson => json::read_droidbot(text),
             Self::MiniwobJson => json::read_dom(text),

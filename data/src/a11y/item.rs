@@ -74,15 +74,26 @@ impl Vocabulary {
         (role, score)
     }
 
+    /// A node's role in the words of the linear form, and its score.
+    fn scored<'t>(&self, node: &'t Node) -> (Cow<'t, str>, u8) {
+        let (role, score) = self.role(&node.role);
+        // Android says of any view whether it can be touched.
+        let acts =
+            ["clickable", "long_clickable", "checkable", "editable"].iter().any(|state| node.is(state));
+        (role, if acts || self.fields.contains(&node.role) { score.min(HIGH) } else { score })
+    }
+
+    /// Whether a user acts on a node (table 4: highest and high).
+    pub fn is_interactive(&self, node: &Node) -> bool {
+        self.scored(node).1 <= HIGH
+    }
+
     /// The elements of a tree.
     pub fn items<'t>(&self, tree: &'t Tree) -> Vec<Item<'t>> {
         tree.nodes
             .iter()
             .map(|node| {
-                let (role, score) = self.role(&node.role);
-                // Android says of any view whether it can be touched.
-                let acts = ["clickable", "checkable", "editable"].iter().any(|state| node.is(state));
-                let score = if acts || self.fields.contains(&node.role) { score.min(HIGH) } else { score };
+                let (role, score) = self.scored(node);
                 // AT-SPI gives buttons and cells a value too, which says nothing.
                 let has_value = self.valued.contains(role.as_ref());
                 let value = if has_value { on_one_line(&node.value) } else { Cow::Borrowed("") };

@@ -6,7 +6,10 @@
 
 use serde_json::{Map, Value};
 
-use super::tree::{MOST_ELEMENTS, Node, Rect, Tree, TreeError, Window, shown};
+use super::tree::{
+    MOST_ELEMENTS, MOST_REJECTS, NOT_SHOWN, NOTHING_TO_SAY, Node, Rect, Tree, TreeError, Trees, UNREADABLE,
+    Window, shown,
+};
 
 /// Windows that reach less far say nothing of the screen of a Windows desktop.
 const LEAST_SCREEN: (i32, i32) = (1024, 600);
@@ -14,10 +17,11 @@ const LEAST_SCREEN: (i32, i32) = (1024, 600);
 type Object = Map<String, Value>;
 
 /// The UIA trees in a file: one tree, an object that holds one as `axtree` or `a11y_tree`, or a line of either after another.
+/// An element that is none is a reject; what lies in it is read.
 ///
 /// # Errors
-/// The line that is no JSON or no tree.
-pub fn read_uia(text: &str) -> Result<Vec<Tree>, TreeError> {
+/// What is no JSON, and a file without one tree.
+pub fn read_uia(text: &str) -> Result<Trees, TreeError> {
     each_value(text, &|value| {
         let held = ["axtree", "a11y_tree"].iter().find_map(|key| value.get(*key));
         let root = held.unwrap_or(value);
@@ -30,17 +34,17 @@ pub fn read_uia(text: &str) -> Result<Vec<Tree>, TreeError> {
         // The tree of a pop-up alone does not say how large the screen is.
         let whole = |size: &(i32, i32)| size.0 >= LEAST_SCREEN.0 && size.1 >= LEAST_SCREEN.1;
         tree.size = extent(Rect::right).zip(extent(Rect::bottom)).filter(whole);
-        Ok(tree)
+        one_tree(tree)
     })
 }
 
-/// `DroidBot`'s state: `views`, of which the visible ones are taken.
+/// `DroidBot`'s states: of `views` those that are visible and have something to say or to do; the others are left out.
 ///
 /// # Errors
-/// The line that is no JSON, and the view whose bounds are no box.
-pub fn read_droidbot(text: &str) -> Result<Vec<Tree>, TreeError> {
+/// What is no JSON, and a file without one state.
+pub fn read_droidbot(text: &str) -> Result<Trees, TreeError> {
     each_value(text, &|value| {
-        let state = object(value, "the state")?;
+        let state = value.as_object().ok_or_else(|| no_object(value))?;
         let views = state.get("views").and_then(Value::as_array).ok_or("expected `views`, a list")?;
         let number = |key: &str| state.get(key).and_then(Value::as_i64).and_then(|n| i32::try_from(n).ok());
         let mut tree = Tree { size: number("width").zip(number("height")), ..Tree::default() };
@@ -48,60 +52,93 @@ pub fn read_droidbot(text: &str) -> Result<Vec<Tree>, TreeError> {
             tree.applications.push(activity.to_owned());
         }
         for (i, view) in views.iter().enumerate() {
-            let view = object(view, &format!("views[{i}]"))?;
-            if let Some(node) = view_node(i, view)? {
-                add(&mut tree, node)?;
+            match view.as_object() {
+                Some(view) => add_view(i, view, &mut tree)?,
+                None => reject(&mut tree, &format!("views[{i}]"), &no_object(view))?,
             }
         }
-        Ok(tree)
+        one_tree(tree)
     })
 }
 
 /// The DOM of `MiniWoB++`: a state, its `dom`, or a demonstration with its `states`, each of which is a tree.
 ///
 /// # Errors
-/// The line that is no JSON, and what is no element.
-pub fn read_dom(text: &str) -> Result<Vec<Tree>, TreeError> {
+/// What is no JSON, and a file without one tree.
+pub fn read_dom(text: &str) -> Result<Trees, TreeError> {
     let one = |value: &Value| {
         let mut tree = Tree::default();
         dom_node(value.get("dom").unwrap_or(value), "0", &mut tree)?;
         let extent = |of: fn(Rect) -> i32| tree.nodes.iter().filter_map(|n| n.rect).map(of).max();
         tree.size = extent(Rect::right).zip(extent(Rect::bottom)).filter(|(w, h)| *w > 0 && *h > 0);
-        Ok(tree)
+        one_tree(tree)
     };
-    let trees = each_value(text, &|value| match value.get("states").and_then(Value::as_array) {
+    each_value(text, &|value| match value.get("states").and_then(Value::as_array) {
         Some(states) => {
-            let numbered = states.iter().enumerate();
-            numbered.map(|(i, state)| one(state).map_err(|e: String| format!("states[{i}]: {e}"))).collect()
+            let mut all = Trees::default();
+            for (i, state) in states.iter().enumerate() {
+                match one(state) {
+                    Ok(read) => all.add(read, &format!("states[{i}]")),
+                    Err(reason) => all.rejects.push(TreeError::new(format!("states[{i}]"), reason)),
+                }
+            }
+            Ok(all)
         }
-        None => Ok(vec![one(value)?]),
-    })?;
-    Ok(trees.into_iter().flatten().collect())
+        None => one(value),
+    })
 }
 
-/// The values of a file that is one value, or one in each line.
-fn each_value<T>(text: &str, read: &dyn Fn(&Value) -> Result<T, String>) -> Result<Vec<T>, TreeError> {
+/// A tree by itself; the first reject where nothing in it could be read.
+fn one_tree(tree: Tree) -> Result<Trees, String> {
+    let tree = tree.or_reject().map_err(|e| e.to_string())?;
+    Ok(Trees { trees: vec![tree], rejects: Vec::new() })
+}
+
+/// The trees of a file that is one value, or one in each line. A line that is none is a reject, where another is one.
+fn each_value(text: &str, read: &dyn Fn(&Value) -> Result<Trees, String>) -> Result<Trees, TreeError> {
     let text = text.trim_start_matches('\u{feff}');
-    if let Ok(value) = serde_json::from_str::<Value>(text) {
-        return Ok(vec![read(&value).map_err(|reason| TreeError::new("the file", reason))?]);
-    }
-    let mut read_lines = Vec::new();
+    let whole = match serde_json::from_str::<Value>(text) {
+        Ok(value) => return in_one(read(&value).map_err(|reason| TreeError::new("the file", reason))?),
+        Err(error) => error,
+    };
+    let mut all = Trees::default();
+    let mut is_lines = false;
     for (i, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let place = || format!("line {}", i + 1);
-        let value: Value = serde_json::from_str(line)
-            .map_err(|e| TreeError::new(place(), format!("{e}, found {}", shown(line))))?;
-        read_lines.push(read(&value).map_err(|reason| TreeError::new(place(), reason))?);
+        let value = serde_json::from_str::<Value>(line);
+        is_lines |= value.as_ref().is_ok_and(|v| v.as_object().is_some_and(|o| !o.is_empty()));
+        let found = value.map_err(|e| format!("{e}, found {}", shown(line))).and_then(|value| read(&value));
+        let place = format!("line {}", i + 1);
+        match found {
+            Ok(found) => all.add(found, &place),
+            Err(reason) if all.rejects.len() < MOST_REJECTS => {
+                all.rejects.push(TreeError::new(place, reason));
+            }
+            Err(_) if !is_lines => break,
+            Err(_) => {
+                let reason = format!("{MOST_REJECTS} lines before it are no trees: this is another file");
+                return Err(TreeError::new(place, reason));
+            }
+        }
     }
-    if read_lines.is_empty() {
-        return Err(TreeError::new("the file", "it is empty"));
+    if is_lines || whole.is_eof() && whole.line() <= 1 {
+        return in_one(all);
     }
-    Ok(read_lines)
+    // One value over several lines, cut or broken: where it broke says more than that its first line is no value.
+    let reason = if text.trim().is_empty() { "it is empty".to_owned() } else { whole.to_string() };
+    Err(TreeError::new("the file", reason))
 }
 
-fn object<'v>(value: &'v Value, place: &str) -> Result<&'v Object, String> {
-    value
-        .as_object()
-        .ok_or_else(|| format!("{place}: expected an object, found {}", shown(&value.to_string())))
+/// What was read, or the first reject where that is all there is.
+fn in_one(mut all: Trees) -> Result<Trees, TreeError> {
+    match all.rejects.first() {
+        Some(_) if all.trees.is_empty() => Err(all.rejects.swap_remove(0)),
+        _ if all.trees.is_empty() => Err(TreeError::new("the file", "it is empty")),
+        _ => Ok(all),
+    }
+}
+
+fn no_object(value: &Value) -> String {
+    format!("expected an object, found {}", shown(&value.to_string()))
 }
 
 fn add(tree: &mut Tree, node: Node) -> Result<(), String> {
@@ -109,6 +146,16 @@ fn add(tree: &mut Tree, node: Node) -> Result<(), String> {
         return Err(format!("more than {MOST_ELEMENTS} elements: this is no screen"));
     }
     tree.nodes.push(node);
+    Ok(())
+}
+
+fn reject(tree: &mut Tree, place: &str, reason: &str) -> Result<(), String> {
+    if tree.rejects.len() >= MOST_REJECTS {
+        return Err(format!(
+            "more than {MOST_REJECTS} elements that cannot be read, the last {place}: {reason}"
+        ));
+    }
+    tree.reject(place, reason);
     Ok(())
 }
 
@@ -128,22 +175,50 @@ fn edges(value: &Value) -> Option<Rect> {
     Some(Rect { x: left, y: top, width: right.checked_sub(left)?, height: bottom.checked_sub(top)? })
 }
 
-fn uia_node(value: &Value, place: &str, window: Option<u32>, tree: &mut Tree) -> Result<(), String> {
-    let node = object(value, place)?;
-    let role = text_of(node, &["ControlType", "control_type", "control_type_name"]);
-    if role.is_empty() {
-        return Err(format!("{place}: expected a UIA element with `ControlType` or `control_type`"));
+/// States that UIA says as true or false, by the keys of the writers.
+const UIA_FLAGS: [(&str, &[&str]); 2] =
+    [("selected", &["IsSelected", "is_selected"]), ("focused", &["HasKeyboardFocus", "has_keyboard_focus"])];
+
+/// States of a UIA element: those of its patterns, and `disabled` where it is not enabled.
+fn uia_states(node: &Object) -> Vec<String> {
+    let value = |keys: &[&str]| keys.iter().find_map(|key| node.get(*key));
+    let mut states = Vec::new();
+    if value(&["IsEnabled", "is_enabled", "enabled"]).and_then(Value::as_bool) == Some(false) {
+        states.push("disabled".to_owned());
     }
+    // UIA numbers them: off, on, indeterminate; collapsed, expanded, partially expanded, leaf.
+    let is = |keys: &[&str], number: u64, word: &str| {
+        value(keys).is_some_and(|v| {
+            v.as_u64() == Some(number) || v.as_str().is_some_and(|text| text.eq_ignore_ascii_case(word))
+        })
+    };
+    if is(&["ToggleState", "toggle_state"], 1, "on") {
+        states.push("checked".to_owned());
+    }
+    if is(&["ToggleState", "toggle_state"], 2, "indeterminate") {
+        states.push("indeterminate".to_owned());
+    }
+    if is(&["ExpandCollapseState", "expand_collapse_state"], 1, "expanded") {
+        states.push("expanded".to_owned());
+    }
+    for (state, keys) in UIA_FLAGS {
+        if value(keys).and_then(Value::as_bool) == Some(true) {
+            states.push(state.to_owned());
+        }
+    }
+    states
+}
+
+fn uia_node(value: &Value, place: &str, window: Option<u32>, tree: &mut Tree) -> Result<(), String> {
+    let Some(node) = value.as_object() else {
+        return reject(tree, place, &no_object(value));
+    };
+    let role = text_of(node, &["ControlType", "control_type", "control_type_name"]);
+    let name = text_of(node, &["Name", "name", "control_text"]);
     let boxed =
         ["BoundingRectangle", "rectangle", "adjusted_rectangle"].iter().find_map(|key| node.get(*key));
-    let rect = match boxed {
-        None | Some(Value::Null) => None,
-        Some(boxed) => Some(
-            edges(boxed)
-                .ok_or_else(|| format!("{place}: its rectangle needs left, top, right and bottom"))?,
-        ),
-    };
-    let name = text_of(node, &["Name", "name", "control_text"]);
+    let boxed = boxed.filter(|boxed| !boxed.is_null());
+    let rect = boxed.and_then(edges);
     let is_top = window.is_none();
     let plain = role.strip_suffix("Control").unwrap_or(&role);
     let window = if is_top || plain == "Window" {
@@ -152,19 +227,27 @@ fn uia_node(value: &Value, place: &str, window: Option<u32>, tree: &mut Tree) ->
     } else {
         window
     };
-    add(
-        tree,
-        Node {
-            id: node.get("id").and_then(Value::as_str).map_or_else(|| place.to_owned(), str::to_owned),
-            role,
-            name,
-            value: text_of(node, &["Value", "value"]),
-            class: text_of(node, &["ClassName", "class_name"]),
-            rect,
-            window,
-            ..Node::default()
-        },
-    )?;
+    let is_named = !role.is_empty();
+    let element = Node {
+        id: node.get("id").and_then(Value::as_str).map_or_else(|| place.to_owned(), str::to_owned),
+        role,
+        name,
+        value: text_of(node, &["Value", "value"]),
+        class: text_of(node, &["ClassName", "class_name"]),
+        states: uia_states(node),
+        rect,
+        window,
+        ..Node::default()
+    };
+    if !is_named {
+        reject(tree, place, "expected a UIA element with `ControlType` or `control_type`")?;
+        tree.leave_out(element, UNREADABLE);
+    } else if boxed.is_some() && rect.is_none() {
+        reject(tree, place, "its rectangle needs left, top, right and bottom, numbers of pixels")?;
+        tree.leave_out(element, UNREADABLE);
+    } else {
+        add(tree, element)?;
+    }
     let children = ["Children", "children"].iter().find_map(|key| node.get(*key));
     for (i, child) in children.and_then(Value::as_array).into_iter().flatten().enumerate() {
         uia_node(child, &format!("{place}/{i}"), window, tree)?;
@@ -176,70 +259,104 @@ fn uia_node(value: &Value, place: &str, window: Option<u32>, tree: &mut Tree) ->
 const VIEW_STATES: [&str; 7] =
     ["clickable", "long_clickable", "checkable", "checked", "editable", "selected", "focused"];
 
-/// A visible view with something to say or to do.
-fn view_node(number: usize, view: &Object) -> Result<Option<Node>, String> {
+/// Adds a view; one that is not visible, or has nothing to say or to do, is left out.
+fn add_view(number: usize, view: &Object, tree: &mut Tree) -> Result<(), String> {
     let flag = |key: &str| view.get(key).and_then(Value::as_bool);
-    let states: Vec<String> =
+    let mut states: Vec<String> =
         VIEW_STATES.iter().filter(|s| flag(s) == Some(true)).map(|s| (*s).to_owned()).collect();
-    let (text, name) = (text_of(view, &["text"]), text_of(view, &["content_description"]));
     let acts = states
         .iter()
         .any(|s| matches!(s.as_str(), "clickable" | "long_clickable" | "checkable" | "editable"));
-    if flag("visible") == Some(false) || (text.is_empty() && name.is_empty() && !acts) {
-        return Ok(None);
+    if flag("enabled") == Some(false) {
+        states.push("disabled".to_owned());
     }
-    let rect = match view.get("bounds") {
-        None | Some(Value::Null) => None,
-        Some(bounds) => {
-            let at = |corner: usize, axis: usize| whole(bounds.get(corner).and_then(|c| c.get(axis)));
-            let sides = at(0, 0).zip(at(0, 1)).zip(at(1, 0).zip(at(1, 1)));
-            let sized = sides.and_then(|((x, y), (right, bottom))| {
-                Some(Rect { x, y, width: right.checked_sub(x)?, height: bottom.checked_sub(y)? })
-            });
-            let reason = || format!("views[{number}]: `bounds` is no pair of corners");
-            Some(sized.ok_or_else(reason)?)
-        }
-    };
-    Ok(Some(Node {
+    let (text, name) = (text_of(view, &["text"]), text_of(view, &["content_description"]));
+    let is_silent = text.is_empty() && name.is_empty();
+    let resource = text_of(view, &["resource_id"]);
+    let bounds = view.get("bounds").filter(|bounds| !bounds.is_null());
+    let rect = bounds.and_then(corners);
+    let node = Node {
         id: view.get("temp_id").map_or_else(|| number.to_string(), Value::to_string),
         role: text_of(view, &["class"]),
         name,
         text,
+        // What is acted on and says nothing is called by what its developers call it: `fab` of `app:id/fab`.
+        description: match resource.rsplit('/').next() {
+            Some(id) if is_silent => id.to_owned(),
+            _ => String::new(),
+        },
         states,
         rect,
         ..Node::default()
-    }))
+    };
+    if bounds.is_some() && rect.is_none() {
+        reject(tree, &format!("views[{number}]"), "`bounds` is no pair of corners")?;
+        tree.leave_out(node, UNREADABLE);
+    } else if flag("visible") == Some(false) {
+        tree.leave_out(node, NOT_SHOWN);
+    } else if is_silent && !acts {
+        tree.leave_out(node, NOTHING_TO_SAY);
+    } else {
+        add(tree, node)?;
+    }
+    Ok(())
 }
 
+/// `[[left, top], [right, bottom]]`.
+fn corners(bounds: &Value) -> Option<Rect> {
+    let at = |corner: usize, axis: usize| whole(bounds.get(corner).and_then(|c| c.get(axis)));
+    let ((x, y), (right, bottom)) = at(0, 0).zip(at(0, 1)).zip(at(1, 0).zip(at(1, 1)))?;
+    Some(Rect { x, y, width: right.checked_sub(x)?, height: bottom.checked_sub(y)? })
+}
+
+/// Tags that a user acts on, beside the fields of a form: one without a text is called by its id in the page.
+const ACTED_ON: [&str; 10] =
+    ["a", "button", "circle", "ellipse", "path", "polygon", "polyline", "rect", "select", "textarea"];
+/// Fields of a form whose value is what they are called.
+const VALUE_IS_NAME: [&str; 3] = ["input_button", "input_reset", "input_submit"];
+
 fn dom_node(value: &Value, place: &str, tree: &mut Tree) -> Result<(), String> {
-    let node = object(value, place)?;
-    let tag = text_of(node, &["tag"]);
-    if tag.is_empty() {
-        return Err(format!("{place}: expected a DOM element with `tag`"));
-    }
+    let Some(node) = value.as_object() else {
+        return reject(tree, place, &no_object(value));
+    };
+    let role = text_of(node, &["tag"]).to_lowercase();
     let side = |key: &str| whole(node.get(key));
     let sides = side("left").zip(side("top")).zip(side("width").zip(side("height")));
-    let states = [("focused", "focused"), ("tampered", "tampered")]
+    let mut states: Vec<String> = ["focused", "tampered"]
         .iter()
-        .filter(|(key, _)| node.get(*key).and_then(Value::as_bool) == Some(true))
-        .map(|(_, state)| (*state).to_owned());
-    let value = match node.get("value") {
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Bool(true)) => "checked".to_owned(),
-        _ => String::new(),
-    };
-    let id = node.get("ref").map_or_else(|| place.to_owned(), Value::to_string);
+        .filter(|key| node.get(**key).and_then(Value::as_bool) == Some(true))
+        .map(|key| (*key).to_owned())
+        .collect();
+    // Of a check box and a radio button the value is whether it is checked.
+    if node.get("value").and_then(Value::as_bool) == Some(true) {
+        states.push("checked".to_owned());
+    }
+    let (text, mut value, mut name) = (text_of(node, &["text"]), text_of(node, &["value"]), String::new());
+    if VALUE_IS_NAME.contains(&role.as_str()) {
+        name = std::mem::take(&mut value);
+    }
+    let acts = role.starts_with("input") || ACTED_ON.contains(&role.as_str());
+    let is_silent = text.is_empty() && name.is_empty();
+    let description = if acts && is_silent { text_of(node, &["id"]) } else { String::new() };
+    let is_named = !role.is_empty();
     let element = Node {
-        id,
-        role: tag.to_lowercase(),
-        text: text_of(node, &["text"]),
+        id: node.get("ref").map_or_else(|| place.to_owned(), Value::to_string),
+        role,
+        name,
+        text,
         value,
         class: text_of(node, &["classes"]),
-        states: states.collect(),
+        description,
+        states,
         rect: sides.map(|((x, y), (width, height))| Rect { x, y, width, height }),
         ..Node::default()
     };
-    add(tree, element)?;
+    if is_named {
+        add(tree, element)?;
+    } else {
+        reject(tree, place, "expected a DOM element with `tag`")?;
+        tree.leave_out(element, UNREADABLE);
+    }
     for (i, child) in node.get("children").and_then(Value::as_array).into_iter().flatten().enumerate() {
         dom_node(child, &format!("{place}/{i}"), tree)?;
     }
@@ -247,71 +364,5 @@ fn dom_node(value: &Value, place: &str, tree: &mut Tree) -> Result<(), String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn one(trees: Result<Vec<Tree>, TreeError>) -> Tree {
-        trees.unwrap().into_iter().next().unwrap()
-    }
-
-    #[test]
-    fn uia_of_both_writers_is_read() {
-        let agentnet = r#"{"time_stamp": 1, "axtree": {"Name": "Taskbar", "ControlType": "PaneControl",
-            "BoundingRectangle": {"left": 0, "top": 728, "right": 1366, "bottom": 768}, "Depth": 0, "Children": [
-            {"Name": "Start", "ControlType": "ButtonControl", "BoundingRectangle": {"left": 0, "top": 728, "right": 48,
-            "bottom": 768}, "Depth": 1, "Children": []}]}}"#;
-        let tree = one(read_uia(agentnet));
-        assert_eq!((tree.nodes.len(), tree.size, tree.nodes[1].id.as_str()), (2, Some((1366, 768)), "0/0"));
-        assert_eq!(tree.nodes[1].rect, Some(Rect { x: 0, y: 728, width: 48, height: 40 }));
-        let lines = agentnet.replace('\n', " ");
-        assert_eq!(read_uia(&format!("{lines}\n\n{lines}\n")).unwrap().len(), 2);
-        let ufo = r#"{"id": "node_0", "name": "Word", "control_type": "Window", "rectangle": {"left": 1, "top": 2, "right": 3,
-            "bottom": 4}, "level": 0, "children": [{"id": "node_1", "name": "", "control_type": "Edit", "rectangle": null}]}"#;
-        let tree = one(read_uia(ufo));
-        assert_eq!(
-            (tree.nodes[1].id.as_str(), tree.nodes[1].rect, tree.nodes[1].window),
-            ("node_1", None, Some(0))
-        );
-    }
-
-    #[test]
-    fn views_that_say_or_do_nothing_are_left_out() {
-        let state = r#"{"width": 1080, "height": 2280, "foreground_activity": "a/.B", "views": [
-            {"class": "F", "visible": true, "bounds": [[0, 0], [10, 20]], "parent": 1, "children": [0], "temp_id": 0},
-            {"class": "android.widget.Button", "text": "OK", "clickable": true, "bounds": [[1, 2], [4, 8]], "temp_id": 7},
-            {"class": "T", "text": "gone", "visible": false, "bounds": [[1, 2], [4, 8]]}]}"#;
-        let tree = one(read_droidbot(state));
-        assert_eq!((tree.nodes.len(), tree.nodes[0].id.as_str(), tree.size), (1, "7", Some((1080, 2280))));
-        assert_eq!(tree.nodes[0].rect, Some(Rect { x: 1, y: 2, width: 3, height: 6 }));
-    }
-
-    #[test]
-    fn a_demonstration_is_a_tree_for_each_state() {
-        let state = r#"{"time": 0, "dom": {"tag": "BODY", "left": 0, "top": 0, "width": 160, "height": 210, "ref": 1, "children": [
-            {"tag": "BUTTON", "left": 2, "top": 3, "width": 4, "height": 5, "ref": 2, "text": "Ok", "children": []}]}}"#;
-        let demo = format!(r#"{{"taskName": "click", "utterance": "Click", "states": [{state}, {state}]}}"#);
-        let trees = read_dom(&demo).unwrap();
-        assert_eq!(
-            (trees.len(), trees[0].nodes[1].role.as_str(), trees[0].size),
-            (2, "button", Some((160, 210)))
-        );
-    }
-
-    #[test]
-    fn what_is_no_tree_is_named() {
-        let deep = format!("{}{}", r#"{"ControlType":"Pane","Children":["#.repeat(200), "]}".repeat(200));
-        for (text, part) in [
-            ("", "the file: it is empty"),
-            ("{\"axtree\": 1}", "the file: 0: expected an object"),
-            ("{\"ControlType\": \"P\"}\n{\"Name\": 1", "line 2:"),
-            ("{\"ControlType\": \"P\", \"BoundingRectangle\": {\"left\": 1}}", "needs left, top"),
-            (&deep, "recursion limit"),
-        ] {
-            let error = read_uia(text).unwrap_err().to_string();
-            assert!(error.contains(part), "{error}");
-        }
-        let error = read_droidbot("{\"views\": [{\"text\": \"a\", \"bounds\": 3}]}").unwrap_err().to_string();
-        assert!(error.contains("views[0]: `bounds`"), "{error}");
-        assert!(read_dom("[]").unwrap_err().to_string().contains("expected an object"));
-    }
-}
+#[path = "json_tests.rs"]
+mod tests;

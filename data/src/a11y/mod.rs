@@ -9,10 +9,14 @@ pub mod atspi;
 pub mod audit;
 mod compress;
 mod form;
+#[cfg(test)]
+mod form_tests;
 mod item;
 pub mod json;
 pub mod linear;
 pub mod modal;
+#[cfg(test)]
+mod real_tests;
 mod reduce;
 mod region;
 pub mod rules;
@@ -30,4 +34,4 @@ pub use compress::{Compressed, Compressor, Phases, SaidElement};
 pub use form::Form;
 pub use modal::{Found, Seen};
 pub use rules::{Rules, RulesError};
-pub use tree::{Node, Rect, Tree, TreeError, Window};
+pub use tree::{LeftOut, Node, Rect, Tree, TreeError, Trees, Window};

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::audit::Rule;
+use super::linear;
+
 /// A box in pixels of the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rect {
@@ -137,6 +140,55 @@ pub struct Tree {
     pub applications: Vec<String>,
     /// Width and height in pixels, where the source says them.
     pub size: Option<(i32, i32)>,
+    /// Positions in `nodes`, ascending, of those that `OSWorld`'s linear form has no line for.
+    pub beyond_linear: Vec<u32>,
+    /// What the source has besides and no reader hands on, in document order; the audit has it too.
+    pub left_out: Vec<LeftOut>,
+    /// What could not be read, each by its place.
+    pub rejects: Vec<TreeError>,
+    /// Whether the source was cut to a length, so that more stood in it.
+    pub cut: bool,
+}
+
+/// An element of the source that is not handed on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// The element.
+    pub node: Node,
+    /// Why: [`NOT_SHOWN`], [`NOT_IN_LINEAR_FORM`], [`NOTHING_TO_SAY`], [`CUT_OFF`] or [`UNREADABLE`].
+    pub rule: Rule,
+}
+
+/// The source says that it is not on the screen.
+pub const NOT_SHOWN: &str = "not-shown";
+/// It is on the screen, but the linear form has no line for it, and a user does not act on it.
+pub const NOT_IN_LINEAR_FORM: &str = "not-in-linear-form";
+/// There is nothing to call it by and nothing to do with it.
+pub const NOTHING_TO_SAY: &str = "nothing-to-say";
+/// The source was cut to a length in the middle of it.
+pub const CUT_OFF: &str = "cut-off";
+/// Its place cannot be read; it is a reject too.
+pub const UNREADABLE: &str = "unreadable";
+
+/// The trees of a file, and what in it could not be read as one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trees {
+    /// The trees, in the file's order; what could not be read inside one is in its [`Tree::rejects`].
+    pub trees: Vec<Tree>,
+    /// Lines and states that are no tree, each by its place.
+    pub rejects: Vec<TreeError>,
+}
+
+impl Trees {
+    /// Adds what was read at a place of a file.
+    pub(super) fn add(&mut self, mut read: Self, place: &str) {
+        let parts = read.trees.iter_mut().flat_map(|tree| &mut tree.rejects);
+        for part in parts.chain(&mut read.rejects) {
+            part.place = format!("{place}: {}", part.place);
+        }
+        self.trees.append(&mut read.trees);
+        self.rejects.append(&mut read.rejects);
+    }
 }
 
 /// The size of a screen whose source says none, as the linear form does: that of `OSWorld`'s machines.
@@ -147,10 +199,33 @@ impl Tree {
     pub fn screen_size(&self) -> (i32, i32) {
         self.size.filter(|(w, h)| *w > 0 && *h > 0).unwrap_or(DEFAULT_SIZE)
     }
+
+    /// The screen in `OSWorld`'s linear form, which has no line for [`Tree::beyond_linear`].
+    pub fn linear(&self) -> String {
+        let mut beyond = self.beyond_linear.iter().peekable();
+        let has_line = |(i, _): &(usize, &Node)| beyond.next_if(|b| **b as usize == *i).is_none();
+        linear::write(self.nodes.iter().enumerate().filter(has_line).map(|(_, node)| node))
+    }
+
+    pub(super) fn leave_out(&mut self, node: Node, rule: &'static str) {
+        self.left_out.push(LeftOut { node, rule: Rule::named(rule) });
+    }
+
+    pub(super) fn reject(&mut self, place: impl Into<String>, reason: impl Into<String>) {
+        self.rejects.push(TreeError::new(place, reason));
+    }
+
+    /// The tree, or the first reject where nothing at all could be read.
+    pub(super) fn or_reject(mut self) -> Result<Self, TreeError> {
+        if self.nodes.is_empty() && !self.rejects.is_empty() {
+            return Err(self.rejects.swap_remove(0));
+        }
+        Ok(self)
+    }
 }
 
-/// Why a tree cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// Why a tree, or a part of one, cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("{place}: {reason}")]
 pub struct TreeError {
     /// Line, byte or element.
@@ -169,6 +244,9 @@ impl TreeError {
 pub(super) fn shown(text: &str) -> String {
     format!("{:?}", text.chars().take(60).collect::<String>())
 }
+
+/// Rejects of one tree that are told one by one; a tree with more is no tree, and is refused.
+pub const MOST_REJECTS: usize = 10_000;
 
 /// Elements that a tree may have: far above any screen, and little enough to be read in a second.
 pub const MOST_ELEMENTS: usize = 200_000;

@@ -19,6 +19,12 @@ pub struct CompressArgs {
     /// Folder to write: a .txt for each tree, summary.json, rejects.jsonl.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
+    /// Write `OSWorld`'s linear form too, a .tsv beside each .txt.
+    #[arg(long)]
+    pub linear: bool,
+    /// Fail when a larger share than this of the trees, or of their elements, cannot be read.
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = share)]
+    pub max_rejects: f64,
     /// What the user wants, for the parts of long texts that are kept; @FILE reads it, auto takes instruction.txt beside each
     /// tree.
     #[arg(long, value_name = "TEXT", default_value = "")]
@@ -47,6 +53,12 @@ pub struct CompressArgs {
     /// Leave out semantic structuring.
     #[arg(long)]
     pub no_structure: bool,
+}
+
+/// A share, from 0 to 1.
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| format!("`{text}` is no share: write a number from 0 to 1"))
 }
 
 /// `1366x768`.

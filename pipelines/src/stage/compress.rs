@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use rayon::prelude::*;
 use serde_json::{Value, json};
-use tracemill_data::a11y::{AuditRow, Compressed, Compressor, Form, Phases, Rules, Tree, audit, linear};
+use tracemill_data::a11y::{AuditRow, Compressed, Compressor, Form, Phases, Rules, Tree, Trees, audit};
 use tracemill_data::parquet_io::TableWriter;
 
 use crate::cli::CompressArgs;
@@ -20,14 +20,14 @@ use crate::publish::Folder;
 use crate::run::{Replacing, write_json};
 use crate::table;
 use crate::tokens::Counter;
-use files::{Refused, Sequence};
+use files::{Refused, Sequence, What};
 pub use recorded::TreeSource;
 use summary::{Screen, Summary};
 
 /// Compresses the trees of a file or folder.
 ///
 /// # Errors
-/// No tree of the form at all, rules that cannot be used, a folder that cannot be written.
+/// No tree of the form at all, more rejects than are allowed, rules that cannot be used, a folder that cannot be written.
 pub fn run(args: &CompressArgs) -> Result<()> {
     let rules = match &args.rules {
         Some(folder) => Rules::builtin().with_folder(folder).context("--rules")?,
@@ -50,14 +50,21 @@ pub fn run(args: &CompressArgs) -> Result<()> {
         TreeSource::Episodes(format) => (recorded::parts(&work, format)?, Vec::new()),
     };
     let summary = Summary::of(&args.tokens, parts.iter().flat_map(|part| &part.screens), &parts, &skipped);
+    let first = || parts.iter().flat_map(|part| &part.refused).next().map(Refused::told);
     if summary.screens() == 0 {
-        let first = parts.iter().flat_map(|part| &part.refused).next();
         bail!(
             "{}: no tree of {} could be read ({} other files){}",
             args.input.display(),
             args.format,
             skipped.len(),
-            first.map(|r| format!("; {}: {}", r.file, r.reason)).unwrap_or_default()
+            first().map(|first| format!("; {first}")).unwrap_or_default()
+        );
+    }
+    if let Some(refused) = summary.more_refused_than(args.max_rejects) {
+        bail!(
+            "{refused}, more than --max-rejects {}; the first: {}",
+            args.max_rejects,
+            first().unwrap_or_default()
         );
     }
     write_rejects(folder.dir(), &parts)?;
@@ -148,14 +155,17 @@ impl Work<'_> {
         let mut before = None;
         for file in &sequence.files {
             bar.inc(1);
-            let mut trees = match files::read(&file.path, form) {
-                Ok(trees) => trees,
-                Err(reason) => {
-                    part.refused.push(Refused { file: file.shown.clone(), reason });
+            let Trees { mut trees, rejects } = match files::read(&file.path, form) {
+                Ok(read) => read,
+                Err(error) => {
+                    part.refused.push(Refused::of(&file.shown, What::Tree, &error));
                     before = None;
                     continue;
                 }
             };
+            part.refused.extend(rejects.iter().map(|reject| Refused::of(&file.shown, What::Tree, reject)));
+            let elements = trees.iter().flat_map(|tree| &tree.rejects);
+            part.refused.extend(elements.map(|reject| Refused::of(&file.shown, What::Element, reject)));
             part.inputs.push((file.path.clone(), file.shown.clone()));
             trees.iter_mut().for_each(|tree| tree.size = tree.size.or(self.args.screen));
             let many = trees.len() > 1;
@@ -184,15 +194,21 @@ impl Work<'_> {
         let parent = path.parent().unwrap_or(self.out);
         std::fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
         std::fs::write(&path, &compressed.text).with_context(|| path.display().to_string())?;
-        let raw = linear::write(&tree.nodes);
+        let raw = tree.linear();
+        if self.args.linear {
+            let path = self.out.join(format!("{name}.tsv"));
+            std::fs::write(&path, &raw).with_context(|| path.display().to_string())?;
+        }
         part.screens.push(Screen {
             tree: name.to_owned(),
             app: compressed.app.clone(),
             modal: compressed.modal,
             tokens_in: self.counter.count(&raw),
             tokens_out: self.counter.count(&compressed.text),
-            elements_in: tree.nodes.len(),
-            rules: audit::totals(&compressed.fates),
+            elements_in: tree.nodes.len() + tree.left_out.len(),
+            is_empty: tree.nodes.is_empty() && !tree.left_out.is_empty(),
+            is_cut: tree.cut,
+            rules: audit::totals_of(compressed, tree),
         });
         if self.args.audit {
             part.audit.extend(compressed.audit(name, tree));
@@ -214,11 +230,15 @@ fn write_rejects(folder: &Path, parts: &[Part]) -> Result<()> {
     }
     out.finish()?;
     if let Some(first) = refused.first() {
+        log::warn!("{} rejects (rejects.jsonl); the first: {}", refused.len(), first.told());
+    }
+    let empty: Vec<&Screen> =
+        parts.iter().flat_map(|part| &part.screens).filter(|screen| screen.is_empty).collect();
+    if let Some(first) = empty.first() {
         log::warn!(
-            "{} files are refused (rejects.jsonl); the first: {}: {}",
-            refused.len(),
-            first.file,
-            first.reason
+            "{} screens have elements of which none is shown on the screen; the first: {}",
+            empty.len(),
+            first.tree
         );
     }
     Ok(())

@@ -118,12 +118,25 @@ impl<'a> Kept<'a> {
     }
 }
 
+#[cfg(test)]
+thread_local! {
+    static COMPARED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// Pairs of elements that this thread has compared so far: what merging costs, told without a clock.
+#[cfg(test)]
+pub(in super::super) fn comparisons() -> usize {
+    COMPARED.get()
+}
+
 /// The rule by which two elements are one, if they are.
 fn is_duplicate(
     rules: &ReduceRules,
     (a, a_name): (&Item<'_>, &str),
     (b, b_name): (&Item<'_>, &str),
 ) -> Option<&'static str> {
+    #[cfg(test)]
+    COMPARED.set(COMPARED.get() + 1);
     let ((ax, ay), (bx, by)) = (a.node.centre(), b.node.centre());
     let (dx, dy) = (f64::from(ax) - f64::from(bx), f64::from(ay) - f64::from(by));
     let close = dx.hypot(dy) <= rules.distance;

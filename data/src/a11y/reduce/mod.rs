@@ -12,6 +12,8 @@ use super::audit::{Fate, Rule};
 use super::item::Item;
 use super::rules::{General, Noise};
 use super::tree::Tree;
+#[cfg(test)]
+pub(super) use merge::comparisons;
 pub(super) use merge::merge;
 pub(super) use paragraph::{Keywords, shorten};
 
@@ -54,7 +56,8 @@ pub(super) fn drop_noise(
 
 fn is_noise(noise: &Noise, item: &Item<'_>, in_front: bool) -> bool {
     (in_front || !noise.only_behind)
-        && (!noise.unlabelled || item.label.is_empty())
+        // What a user acts on is no container, whatever it is called.
+        && (!noise.unlabelled || item.label.is_empty() && !item.is_interactive())
         && noise.roles.iter().any(|role| *role == item.role)
         && (noise.names.is_empty() || noise.names.contains(&item.low))
 }

@@ -11,13 +11,18 @@ use crate::trace::{Element, RejectKind};
 /// where they are equal; class and description are states, `class=…`.
 ///
 /// # Errors
-/// [`RejectKind::Malformed`] when the header is another, or a record is not finished.
+/// [`RejectKind::Malformed`] when the header is another, or a record cannot be read: a step whose screen lacks an element
+/// would say so nowhere.
 pub(super) fn elements(text: &str) -> Result<Vec<Element>, Fault> {
-    let tree = linear::read(text);
-    let tree = tree.map_err(|TreeError { place, reason }| {
-        Fault::new(RejectKind::Malformed, format!("{place}: {reason}"))
-    })?;
+    let mut tree = linear::read(text).map_err(|e| malformed(&e))?;
+    if let Some(reject) = tree.rejects.pop() {
+        return Err(malformed(tree.rejects.first().unwrap_or(&reject)));
+    }
     Ok(tree.nodes.into_iter().map(element).collect())
+}
+
+fn malformed(TreeError { place, reason }: &TreeError) -> Fault {
+    Fault::new(RejectKind::Malformed, format!("{place}: {reason}"))
 }
 
 fn element(node: Node) -> Element {

@@ -6,16 +6,44 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use tracemill_data::a11y::{Form, Tree};
+use tracemill_data::a11y::{Form, TreeError, Trees};
 use tracemill_data::adapters::Input;
 
-/// A file that could not be read.
+/// What could not be read: a line of `rejects.jsonl`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Refused {
     /// The file, below the input.
     pub file: String,
-    /// Place and reason.
+    /// What of it is missing.
+    pub what: What,
+    /// Line, record, byte or element; none where the file as a whole cannot be read.
+    pub place: String,
+    /// What is wrong there.
     pub reason: String,
+}
+
+/// What is missing where something could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum What {
+    /// A tree, or a file with all that is in it.
+    Tree,
+    /// One element of a tree; the others were read.
+    Element,
+}
+
+impl Refused {
+    /// A reject of a file that a reader tells.
+    pub fn of(file: &str, what: What, error: &TreeError) -> Self {
+        let TreeError { place, reason } = error.clone();
+        Self { file: file.to_owned(), what, place, reason }
+    }
+
+    /// Place and reason in one line.
+    pub fn told(&self) -> String {
+        let parts = [&self.file, &self.place, &self.reason].map(String::as_str);
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ")
+    }
 }
 
 /// A file with trees.
@@ -125,18 +153,21 @@ fn head(path: &Path) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Reads the trees of a file; the error has the place and the reason.
-pub fn read(path: &Path, form: Form) -> Result<Vec<Tree>, String> {
+/// Reads the trees of a file.
+pub fn read(path: &Path, form: Form) -> Result<Trees, TreeError> {
+    let whole = |reason: String| TreeError { place: String::new(), reason };
     let mut bytes = Vec::new();
     open(path)
         .and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes))
-        .map_err(|e| e.to_string())?;
+        .map_err(|e| whole(e.to_string()))?;
     if bytes.len() as u64 > MOST_BYTES {
-        return Err(format!("more than {MOST_BYTES} bytes once unpacked: this is no screen"));
+        return Err(whole(format!("more than {MOST_BYTES} bytes once unpacked: this is no screen")));
     }
-    let text =
-        String::from_utf8(bytes).map_err(|e| format!("byte {}: not UTF-8", e.utf8_error().valid_up_to()))?;
-    form.read(&text).map_err(|e| e.to_string())
+    let text = String::from_utf8(bytes).map_err(|e| TreeError {
+        place: format!("byte {}", e.utf8_error().valid_up_to()),
+        reason: "not UTF-8".to_owned(),
+    })?;
+    form.read(&text)
 }
 
 #[cfg(test)]

@@ -21,6 +21,8 @@ pub struct Shown {
     app: String,
     modal: Option<&'static str>,
     raw: Vec<Line>,
+    /// Elements of the source that the reader left out.
+    left_out: usize,
     text: String,
     picture: Option<String>,
 }
@@ -54,6 +56,7 @@ impl Shown {
             app: compressed.app.clone(),
             modal: compressed.modal.map(Found::name),
             raw: tree.nodes.iter().zip(&compressed.fates).map(line).collect(),
+            left_out: tree.left_out.len(),
             text: compressed.text.clone(),
             picture: picture(source),
         }

@@ -9,7 +9,7 @@ use tracemill_data::a11y::{Form, Tree};
 use tracemill_data::adapters::{AdapterOptions, Input, Item, Record, adapter};
 use tracemill_data::trace::{Episode, Format};
 
-use super::files::Refused;
+use super::files::{Refused, What};
 use super::{Instruction, Part, Work};
 
 /// Where trees come from: files of a form, or the steps of a data set.
@@ -56,9 +56,12 @@ pub fn parts(work: &Work<'_>, format: Format) -> Result<Vec<Part>> {
         part.inputs.push((item.path.clone(), input.display(&item.path)));
         let mut failed = Ok(());
         adapter.read(&input, item, AdapterOptions::default(), &mut |record| match record {
-            Record::Reject(reject) => part
-                .refused
-                .push(Refused { file: reject.file, reason: format!("{}: {}", reject.key, reject.reason) }),
+            Record::Reject(reject) => part.refused.push(Refused {
+                file: reject.file,
+                what: What::Tree,
+                place: reject.key,
+                reason: reject.reason,
+            }),
             Record::Episode(episode) if failed.is_ok() => {
                 failed = work.episode(&input, &episode, &mut part);
             }

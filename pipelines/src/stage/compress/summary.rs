@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use tracemill_data::a11y::Found;
 
+use super::files::What;
 use super::{Counts, Part};
 use crate::table::{Table, grouped};
 
@@ -16,7 +17,12 @@ pub struct Screen {
     pub modal: Option<Found>,
     pub tokens_in: usize,
     pub tokens_out: usize,
+    /// Elements of the source.
     pub elements_in: usize,
+    /// Whether elements were read, and none is shown on the screen.
+    pub is_empty: bool,
+    /// Whether the source was cut to a length.
+    pub is_cut: bool,
     /// Elements by fate and rule.
     pub rules: BTreeMap<String, usize>,
 }
@@ -74,7 +80,11 @@ pub struct Summary {
     rules: BTreeMap<String, usize>,
     trees: Vec<Value>,
     skipped: Vec<String>,
+    /// Trees, and elements of trees, that could not be read.
     refused: usize,
+    refused_elements: usize,
+    empty: usize,
+    cut: usize,
 }
 
 impl Summary {
@@ -91,10 +101,21 @@ impl Summary {
             rules: BTreeMap::new(),
             trees: Vec::new(),
             skipped: skipped.to_vec(),
-            refused: parts.iter().map(|part| part.refused.len()).sum(),
+            refused: 0,
+            refused_elements: 0,
+            empty: 0,
+            cut: 0,
         };
+        for refused in parts.iter().flat_map(|part| &part.refused) {
+            match refused.what {
+                What::Tree => summary.refused += 1,
+                What::Element => summary.refused_elements += 1,
+            }
+        }
         for screen in screens {
             summary.pooled.add(screen);
+            summary.empty += usize::from(screen.is_empty);
+            summary.cut += usize::from(screen.is_cut);
             summary.apps.entry(screen.app.clone()).or_default().add(screen);
             for (rule, count) in &screen.rules {
                 *summary.rules.entry(rule.clone()).or_default() += count;
@@ -112,12 +133,25 @@ impl Summary {
         self.pooled.screens
     }
 
+    /// What is refused, in words, where it is more than this share of the trees or of their elements.
+    pub fn more_refused_than(&self, share: f64) -> Option<String> {
+        let told = |refused: usize, read: usize, of: &str| {
+            let all = refused + read;
+            let is_more = refused as f64 > share * all as f64;
+            let percent = 100.0 * refused as f64 / all.max(1) as f64;
+            is_more.then(|| format!("{refused} of {all} {of} cannot be read ({percent:.1} %)"))
+        };
+        told(self.refused, self.pooled.screens, "trees")
+            .or_else(|| told(self.refused_elements, self.pooled.elements_in, "elements"))
+    }
+
     pub fn as_json(&self) -> Value {
         let apps: BTreeMap<&String, Value> =
             self.apps.iter().map(|(app, sum)| (app, sum.as_json())).collect();
         json!({
             "tokenizer": self.tokens, "pooled": self.pooled.as_json(), "apps": apps, "rules": self.rules,
             "trees": self.trees, "skipped": self.skipped, "refused": self.refused,
+            "refused_elements": self.refused_elements, "empty": self.empty, "cut": self.cut,
         })
     }
 
@@ -126,6 +160,7 @@ impl Summary {
             ("screens".to_owned(), json!(self.pooled.screens)),
             ("elements".to_owned(), json!(self.pooled.elements_in)),
             ("refused".to_owned(), json!(self.refused)),
+            ("refused_elements".to_owned(), json!(self.refused_elements)),
             ("skipped".to_owned(), json!(self.skipped.len())),
         ])
     }
@@ -168,8 +203,15 @@ impl Summary {
         if !self.skipped.is_empty() {
             text += &format!("{} other files left alone (summary.json lists them)\n", self.skipped.len());
         }
-        if self.refused > 0 {
-            text += &format!("{} files refused (rejects.jsonl)\n", self.refused);
+        for (count, what) in [
+            (self.refused, "files or trees refused (rejects.jsonl)"),
+            (self.refused_elements, "elements refused (rejects.jsonl)"),
+            (self.empty, "screens have no element that is shown"),
+            (self.cut, "trees were cut to a length before"),
+        ] {
+            if count > 0 {
+                text += &format!("{count} {what}\n");
+            }
         }
         text
     }
