@@ -4,6 +4,7 @@ mod agent;
 mod alias;
 mod intents;
 mod skill;
+mod state;
 mod truth;
 
 pub use agent::{AgentPrompt, AgentRole, RowScreen};
@@ -12,4 +13,5 @@ pub use alias::{
 };
 pub use intents::{IntentRow, SubgroupRow};
 pub use skill::{RemovedStep, Skill, SkillArg, SkillStep};
+pub use state::{Lesson, LessonKind, Replaced, StateContext, StateStep, StateText, StepOutcome};
 pub use truth::{ScreenPixels, Truth};

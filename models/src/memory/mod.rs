@@ -9,6 +9,8 @@ mod index;
 mod retrieve;
 mod vectors;
 
+pub(crate) use vectors::dot;
+
 use thiserror::Error;
 
 pub use index::{Backend, IndexSettings, Recall, UnitHit, UnitIndex};

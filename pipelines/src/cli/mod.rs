@@ -4,6 +4,7 @@ mod eval;
 mod export;
 mod feedback;
 mod screens;
+mod states;
 mod topology;
 mod train;
 
@@ -23,6 +24,7 @@ pub use feedback::{
 };
 use feedback::{ScoreCommand, ServeCommand};
 pub use screens::CompressArgs;
+use states::AbstractArgs;
 use topology::TopologyCommand;
 pub use topology::{TopologyBuildArgs, TopologyShowArgs, TopologyVisitArgs};
 use train::TrainCommand;
@@ -52,6 +54,8 @@ enum Command {
     Ingest(IngestArgs),
     /// Render the screens of R/traces as compact text into R/observations.
     Observe(StageArgs),
+    /// Find what each step changed on the screen, and refine contexts, into R/states.
+    Abstract(AbstractArgs),
     /// Cut episodes into intent units and write their views to R/units.
     Label(StageArgs),
     /// Embed the views into R/embeddings.
@@ -283,6 +287,7 @@ impl Cli {
             Command::Sample(args) => sample(args),
             Command::Ingest(args) => ingest(args),
             Command::Observe(args) => one_stage(&args, stage::observe::run),
+            Command::Abstract(args) => states::abstract_run(args),
             Command::Label(args) => one_stage(&args, stage::label::run),
             Command::Embed(args) => one_stage(&args, stage::embed::run),
             Command::Encode(args) => one_stage(&args, stage::encode::run),

@@ -21,6 +21,7 @@ use crate::cli::ExportArgs;
 use crate::manifest::read as read_manifest;
 use crate::publish::Folder;
 use crate::run::Run;
+use crate::stage::abstract_::{States, states};
 use crate::stage::observe::{Observed, Shown, observed};
 use crate::stage::{dataset_card, validate};
 use crate::table::{self, Table, grouped};
@@ -38,8 +39,28 @@ struct Plan {
     sample: Option<usize>,
     pictures: Pictures,
     shown: Shown,
+    beside: Beside,
+}
+
+/// What other stages say of the traces' steps.
+struct Beside {
     /// Screens of `R/observations`, where prompts show those.
     observed: Option<Observed>,
+    contexts: Contexts,
+    /// States of `R/states`, where rows are to have those.
+    states: Option<States>,
+}
+
+/// Whose contexts rows have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Contexts {
+    /// The source's; where it has none, the steps so far, told by a template.
+    Source,
+    /// Those of `R/states`.
+    States,
+    /// The source's, and those of `R/states` for episodes whose source has none.
+    SourceOrStates,
 }
 
 /// Exports a data set.
@@ -75,8 +96,10 @@ pub fn run(args: &ExportArgs, kind: Kind) -> Result<()> {
     let card = dataset_card::card(kind, plan.exporter, plan.target, &counts);
     std::fs::write(folder.dir().join("README.md"), card)?;
     let settings = plan.settings(args);
-    let observations = plan.observed.is_some().then_some("observations/observations.parquet");
-    let inputs = ["traces/episodes.parquet", "traces/steps.parquet"].into_iter().chain(observations);
+    let observations = plan.beside.observed.is_some().then_some("observations/observations.parquet");
+    let states = plan.beside.states.is_some().then_some("states/states.parquet");
+    let inputs = ["traces/episodes.parquet", "traces/steps.parquet"];
+    let inputs = inputs.into_iter().chain(observations).chain(states);
     let inputs: Vec<_> = inputs.map(|p| (run.path(p), p.to_owned())).collect();
     folder.publish(settings, args.seed, &inputs, counts)?;
     summary(&out, &splits, &tally);
@@ -137,22 +160,26 @@ impl Plan {
             sample: if args.all { None } else { args.sample },
             pictures: Pictures { roots, held, required: held },
             shown,
-            observed: observed(run, shown)?,
+            beside: Beside {
+                observed: observed(run, shown)?,
+                contexts: args.contexts,
+                states: (args.contexts != Contexts::Source).then(|| states(run)).transpose()?,
+            },
         })
     }
 
     fn settings(&self, args: &ExportArgs) -> Value {
-        let Self { exporter, target, splitter, sample, pictures, shown, observed: _ } = self;
+        let Self { exporter, target, splitter, sample, pictures, shown, beside } = self;
         json!({
             "kind": exporter.kind, "role": exporter.role, "profile": exporter.form, "target": target,
-            "worded": exporter.worded, "observation": shown, "test_share": splitter.test_share, "keep_source_splits": splitter.keep_source,
+            "worded": exporter.worded, "observation": shown, "contexts": beside.contexts, "test_share": splitter.test_share, "keep_source_splits": splitter.keep_source,
             "sample": sample, "images": if pictures.held { "bytes" } else { "path" }, "image_root": args.image_root,
         })
     }
 }
 
 /// The folders that the run's traces were read from, where they are still there.
-pub(super) fn traced_roots(run: &Run) -> Result<Vec<Input>> {
+pub(crate) fn traced_roots(run: &Run) -> Result<Vec<Input>> {
     let manifest = read_manifest(&run.path("traces/manifest.json"))?;
     let inputs = manifest.as_ref().and_then(|m| m.settings["inputs"].as_array().cloned()).unwrap_or_default();
     let path = |input: &Value| {
@@ -205,7 +232,7 @@ impl Drawn {
             }
         }
         let coordinates = plan.exporter.role == AgentRole::Coordinator;
-        for_each_batch(run, plan.observed.as_ref(), EPISODES, |batch| {
+        for_each_batch(run, &plan.beside, EPISODES, |batch| {
             drawn.pictured |=
                 coordinates && batch.iter().any(|(_, steps)| steps.iter().any(|s| s.screenshot.is_some()));
             for (episode, _) in batch {
@@ -260,10 +287,31 @@ fn row_ids(plan: &Plan, episode: &EpisodeRow, steps: &[StepRow]) -> Result<Vec<S
     Ok(rows.into_iter().flatten().filter(has_picture).map(|sample| sample.lineage.row_id).collect())
 }
 
+impl Beside {
+    /// Puts the texts of an episode's steps where the exporter looks for them.
+    fn attach(&self, episode: &mut EpisodeRow, steps: &mut [StepRow]) {
+        if let Some(observed) = &self.observed {
+            for step in &mut *steps {
+                step.observation = observed.get(&(step.episode_id.clone(), step.step)).cloned();
+            }
+        }
+        let told = steps.iter().any(|s| s.context.as_deref().is_some_and(|c| !c.trim().is_empty()));
+        let Some(states) = self.states.as_ref().filter(|_| !told || self.contexts == Contexts::States) else { return };
+        // States are numbered by their place in the episode, steps as their source numbers them.
+        let at = |place: usize| states.get(&(episode.episode_id.clone(), place as u32)).cloned();
+        for (place, step) in steps.iter_mut().enumerate() {
+            // The first state is the same everywhere, and says so itself.
+            let state = at(place).filter(|_| place > 0);
+            (step.context, step.context_from) = state.unzip();
+        }
+        episode.final_state = at(steps.len());
+    }
+}
+
 /// Calls `visit` with the episodes of a run, some at a time.
 fn for_each_batch(
     run: &Run,
-    observed: Option<&Observed>,
+    beside: &Beside,
     size: usize,
     mut visit: impl FnMut(&[(EpisodeRow, Vec<StepRow>)]) -> Result<()>,
 ) -> Result<()> {
@@ -273,11 +321,7 @@ fn for_each_batch(
         if batch.is_empty() {
             return Ok(());
         }
-        if let Some(observed) = observed {
-            for step in batch.iter_mut().flat_map(|(_, steps)| steps) {
-                step.observation = observed.get(&(step.episode_id.clone(), step.step)).cloned();
-            }
-        }
+        batch.iter_mut().for_each(|(episode, steps)| beside.attach(episode, steps));
         visit(&batch)?;
     }
 }
@@ -291,7 +335,7 @@ fn write_rows(
     tally: &mut Tally,
 ) -> Result<()> {
     let size = if plan.pictures.held && drawn.pictured { EPISODES_WITH_PICTURES } else { EPISODES };
-    for_each_batch(run, plan.observed.as_ref(), size, |batch| {
+    for_each_batch(run, &plan.beside, size, |batch| {
         let made: Vec<Vec<Made>> =
             batch.par_iter().map(|(e, s)| episode_rows(plan, drawn, e, s)).collect::<Result<_>>()?;
         let mut ready: BTreeMap<Split, Vec<Written>> = BTreeMap::new();
@@ -408,6 +452,7 @@ struct Tally {
     moved: u64,
     actions: BTreeMap<String, u64>,
     states: BTreeMap<String, u64>,
+    next_states: BTreeMap<String, u64>,
     prompts: BTreeSet<(String, String)>,
     thoughtless: u64,
     worded: u64,
@@ -427,6 +472,9 @@ impl Tally {
                 let lineage = &row.sample.lineage;
                 *self.actions.entry(row.sample.agent.truth.action.clone()).or_default() += 1;
                 *self.states.entry(lineage.state_from.clone()).or_default() += 1;
+                if !lineage.next_state_from.is_empty() {
+                    *self.next_states.entry(lineage.next_state_from.clone()).or_default() += 1;
+                }
                 self.prompts.insert((lineage.prompt.clone(), lineage.prompt_hash.clone()));
                 let coordinates = row.sample.agent.role == AgentRole::Coordinator;
                 self.thoughtless +=
@@ -466,6 +514,7 @@ impl Tally {
             ("episodes_moved_to_test", json!(self.moved)),
             ("actions", json!(self.actions)),
             ("states_from", json!(self.states)),
+            ("next_states_from", json!(self.next_states)),
             ("replies_without_thought", json!(self.thoughtless)),
             ("instructions_worded_by_rule", json!(self.worded)),
             ("prompts", json!(prompts)),

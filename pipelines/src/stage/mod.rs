@@ -1,5 +1,6 @@
 //! One file for each subcommand. A stage is `fn run(&Settings, &Run) -> Result<Report>`.
 
+pub mod abstract_;
 pub mod cluster;
 pub mod compress;
 mod dataset_card;
