@@ -6,7 +6,6 @@ pub mod cli;
 pub mod config;
 pub mod executor;
 pub mod manifest;
-pub mod picture;
 pub mod pipeline;
 pub mod progress;
 pub mod publish;

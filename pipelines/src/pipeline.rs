@@ -13,7 +13,7 @@ use crate::{stage, table};
 type StageFn = fn(&Settings, &Run) -> Result<Report>;
 
 /// Every stage that a recipe may name, in the order of the flow.
-const STAGES: [(&str, StageFn); 11] = [
+const STAGES: [(&str, StageFn); 12] = [
     ("sample", stage::sample::run),
     ("ingest", stage::ingest::run),
     ("observe", stage::observe::run),
@@ -24,6 +24,7 @@ const STAGES: [(&str, StageFn); 11] = [
     ("cluster", stage::cluster::run),
     ("induce", stage::induce::run),
     ("memory", stage::memory::run),
+    ("lessons", stage::lessons::build),
     ("report", stage::report::run),
 ];
 

@@ -60,6 +60,9 @@ pub struct StateStep {
     pub bottom_px: Option<u32>,
     /// The region's share of the screen, 0 to 1.
     pub share: Option<f64>,
+    /// Share of the screen's tiles of 32 × 32 pixels in which anything changed: a clock in a corner stretches the
+    /// region, not this. Of elements, the region's share.
+    pub changed_share: Option<f64>,
     /// The region before the action: a file of `R/states/crops`.
     pub crop_before: Option<String>,
     /// The region after it.
@@ -99,7 +102,7 @@ pub struct StateContext {
 pub struct StateText {
     /// The episode.
     pub episode_id: String,
-    /// The step that it comes before; one past the last for the state at the end.
+    /// Steps of the episode that it tells of: that before the first step has 0, the one at the end all of them.
     pub step: u32,
     /// The text.
     pub text: String,

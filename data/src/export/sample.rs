@@ -481,7 +481,7 @@ fn tagged(thought: &str, answer: &str) -> String {
 }
 
 /// The true action in CES's grammar, in pixels where the screen's size is known.
-pub(crate) fn action_text(step: &StepRow) -> String {
+pub fn action_text(step: &StepRow) -> String {
     let truth = step.truth();
     let place = |[x, y]: [f64; 2]| Position { x: x.round(), y: y.round(), frame: FrameName::Pixels };
     let mut action = Action::new(step.verb().unwrap_or(Verb::Click), "");

@@ -42,6 +42,7 @@ fn trajectory(instruction: &str, told: &[Told<'_>]) -> (EpisodeRow, Vec<StepRow>
         right_px: None,
         bottom_px: None,
         share: None,
+        changed_share: None,
         crop_before: None,
         crop_after: None,
         screen_hash: Some((*screen).to_owned()),

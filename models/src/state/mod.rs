@@ -4,6 +4,7 @@
 //! | file | concern |
 //! | --- | --- |
 //! | `region` | the changed region of two pictures |
+//! | `tiles` | how much really changed in it, and where |
 //! | `elements` | the difference of two screens that are known as elements |
 //! | `step` | abstracted steps by rule: text, outcome, evidence |
 //! | `refine` | refined contexts by rule: recursive and bounded |
@@ -18,6 +19,7 @@ mod refine;
 mod region;
 mod step;
 mod store;
+mod tiles;
 
 pub use elements::{ElementChange, element_change};
 pub use lesson::{INDUCER, Trajectory, domain_of, induce, literals};
@@ -25,3 +27,4 @@ pub use refine::{Context, Done, REFINER, RefineSettings, clip};
 pub use region::{Picture, PixelChange, Region, changed_region};
 pub use step::{Abstracted, Change, LABELER, NO_CHANGE, Unseen, abstract_step};
 pub use store::{Filed, LessonHit, LessonIndex, Retrieved, StoreSettings, synthesise};
+pub use tiles::{Focus, focus};

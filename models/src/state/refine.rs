@@ -10,6 +10,8 @@ use tracemill_data::artifact::StepOutcome;
 /// Name and version of the rules, for artifacts that depend on them.
 pub const REFINER: &str = "refine-rules@1";
 
+/// How `step_trace` words a step on something without a name.
+const NAMELESS: &str = "something without a name";
 /// Longest wording of one step, in characters.
 const WORDS: usize = 160;
 /// Attempts without effect, one after the other, that make a loop.
@@ -79,7 +81,9 @@ impl Done {
 
     /// Whether two steps are told as one.
     fn is_like(&self, other: &Self) -> bool {
-        (&self.words, self.outcome, &self.result) == (&other.words, other.outcome, &other.result)
+        // What nothing names need not be the same thing twice.
+        !self.words.contains(NAMELESS)
+            && (&self.words, self.outcome, &self.result) == (&other.words, other.outcome, &other.result)
     }
 }
 

@@ -82,10 +82,15 @@ impl Region {
         }
     }
 
-    /// Whether a point lies in the region or at most `near_px` away.
-    pub fn is_near(self, [x, y]: [f64; 2], near_px: f64) -> bool {
-        let within = |at: f64, low: u32, high: u32| at >= f64::from(low) - near_px && at < f64::from(high) + near_px;
-        within(x, self.left_px, self.right_px) && within(y, self.top_px, self.bottom_px)
+    /// From a point to the region, in pixels; 0 inside it.
+    pub fn distance_px(self, [x, y]: [f64; 2]) -> f64 {
+        let off = |at: f64, low: u32, high: u32| (f64::from(low) - at).max(at - f64::from(high)).max(0.0);
+        off(x, self.left_px, self.right_px).hypot(off(y, self.top_px, self.bottom_px))
+    }
+
+    /// Left, top, right and bottom.
+    pub fn corners(self) -> [u32; 4] {
+        [self.left_px, self.top_px, self.right_px, self.bottom_px]
     }
 
     /// The smallest region that holds both.

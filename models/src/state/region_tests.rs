@@ -70,10 +70,9 @@ fn another_size_is_not_compared() {
 }
 
 #[test]
-fn points_are_near_up_to_the_margin() {
+fn points_are_as_far_as_the_nearest_edge() {
     let region = Region { left_px: 10, top_px: 10, right_px: 20, bottom_px: 20 };
-    assert!(region.is_near([10.0, 19.9], 0.0) && !region.is_near([20.0, 15.0], 0.0));
-    assert!(region.is_near([25.9, 15.0], 6.0) && !region.is_near([26.0, 15.0], 6.0));
+    assert_eq!([[15.0, 19.9], [26.0, 15.0], [23.0, 24.0]].map(|p| region.distance_px(p)), [0.0, 6.0, 5.0]);
     assert!((region.share(100, 10) - 0.1).abs() < 1e-12);
 }
 

@@ -11,6 +11,7 @@ use tracemill_data::trace::{Element, StepRow};
 use super::elements::ElementChange;
 use super::refine::clip;
 use super::region::Region;
+use super::tiles::Focus;
 
 /// Name and version of the rules, for artifacts that depend on them.
 pub const LABELER: &str = "state-rules@1";
@@ -28,10 +29,10 @@ const QUOTES: usize = 3;
 /// Longest text of an element that can be a message of an error.
 const MESSAGE: usize = 120;
 /// Words of messages that say that something did not work.
-const ERROR_WORDS: [&str; 14] = [
-    "error", "failed", "invalid", "not found", "unable to", "can't", "cannot", "could not", "couldn't",
-    "denied", "try again", "is required", "no results", "does not exist",
-];
+const ERROR_WORDS: [&str; 9] =
+    ["error", "failed", "invalid", "not found", "denied", "try again", "is required", "no results", "does not exist"];
+/// The same where messages begin with them; elsewhere they are said of many things.
+const ERROR_BEGINNINGS: [&str; 6] = ["can't", "cannot", "could not", "couldn't", "unable to", "wrong"];
 /// Roles of elements that tell the user something.
 const MESSAGE_ROLES: [&str; 9] =
     ["alert", "dialog", "toast", "notification", "statusbar", "status", "label", "text", "p"];
@@ -59,14 +60,18 @@ pub enum Change {
     Unseen(Unseen),
     /// Nothing changed.
     None,
+    /// Nothing that elements tell of: a picture might show more.
+    SameElements,
     /// The screen's size: the whole of it is new.
     Resized,
     /// A part of the screen; no box where elements have none. `share` is 0 to 1.
     Part {
         /// Where.
         region: Option<Region>,
-        /// How much of the screen.
+        /// How much of the screen the region takes.
         share: Option<f64>,
+        /// What of the region changed, where pictures tell it.
+        focus: Option<Focus>,
     },
 }
 
@@ -78,7 +83,7 @@ impl Change {
             Self::Unseen(Unseen::SamePicture) => "same_picture",
             Self::Unseen(Unseen::NoScreen) => "no_screen",
             Self::Unseen(Unseen::Unreadable) => "unreadable",
-            Self::None => "none",
+            Self::None | Self::SameElements => "none",
             Self::Resized => "resized",
             Self::Part { .. } => "region",
         }
@@ -117,10 +122,13 @@ pub fn abstract_step(step: &StepRow, change: Change, elements: Option<Seen<'_>>)
         Change::Unseen(_) => told("", StepOutcome::Unknown, "the screen after it was not seen"),
         Change::None if must_show(verb, step) => told(NO_CHANGE, StepOutcome::Failure, "no change of the screen"),
         Change::None => told(NO_CHANGE, StepOutcome::Unknown, "no change of the screen, and none is needed"),
+        Change::SameElements => {
+            told(NO_CHANGE, StepOutcome::Unknown, "the same elements; there is no picture that would show more")
+        }
         Change::Resized => {
             told("Succeeded. The whole screen was replaced by one of another size.", StepOutcome::Success, "another size of the screen")
         }
-        Change::Part { region, share } => changed(step, verb, region, share, elements),
+        Change::Part { region, share, focus } => changed(step, verb, (region, share, focus), elements),
     }
 }
 
@@ -139,11 +147,11 @@ fn must_show(verb: Verb, step: &StepRow) -> bool {
 fn changed(
     step: &StepRow,
     verb: Verb,
-    region: Option<Region>,
-    share: Option<f64>,
+    (region, share, focus): (Option<Region>, Option<f64>, Option<Focus>),
     elements: Option<Seen<'_>>,
 ) -> Abstracted {
-    let seen = [where_changed(step, region, share), elements.map(quoted).unwrap_or_default()];
+    let (place, share) = focus.map_or((region, share), |focus| (Some(focus.largest), Some(focus.share)));
+    let seen = [where_changed(step, place, share), elements.map(quoted).unwrap_or_default()];
     let seen = seen.iter().filter(|s| !s.is_empty()).map(String::as_str).collect::<Vec<_>>().join("; ");
     if let Some(message) = elements.and_then(error_message) {
         return Abstracted {
@@ -154,8 +162,11 @@ fn changed(
     }
     let typed = step.text.as_deref().map(str::trim).filter(|t| verb == Verb::Type && !t.is_empty());
     let shown = typed.zip(elements).is_some_and(|(typed, elements)| new_texts(elements).any(|t| t.contains(typed)));
-    let point = step.truth().point;
-    let near = region.zip(point).map(|(region, point)| region.is_near(point, NEAR_PX));
+    let distance_px = match focus {
+        Some(focus) => focus.distance_px,
+        None => region.zip(step.truth().point).map(|(region, point)| region.distance_px(point)),
+    };
+    let near = distance_px.map(|px| px <= NEAR_PX);
     let large = share.is_none_or(|share| share >= LARGE_SHARE);
     let (outcome, evidence) = match (shown, near, large) {
         (true, ..) => (StepOutcome::Success, "the typed text is on the screen"),
@@ -231,9 +242,11 @@ fn error_message((_, after, change): Seen<'_>) -> Option<String> {
     let told = new.map(|j| &after[j]).find(|element| {
         let text = element.text.to_lowercase();
         let role = element.role.to_lowercase();
-        text.len() <= MESSAGE
-            && MESSAGE_ROLES.iter().any(|r| role.ends_with(r))
-            && ERROR_WORDS.iter().any(|word| is_word(&text, word))
+        let told = ERROR_WORDS.iter().any(|word| is_word(&text, word))
+            || ERROR_BEGINNINGS.iter().any(|word| text.trim_start().starts_with(word));
+        // What asks has not failed yet.
+        let asks = text.contains('?');
+        told && !asks && text.len() <= MESSAGE && MESSAGE_ROLES.iter().any(|r| role.ends_with(r))
     })?;
     Some(told.text.split_whitespace().collect::<Vec<_>>().join(" ").replace('"', "'"))
 }

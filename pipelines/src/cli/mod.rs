@@ -24,7 +24,8 @@ pub use feedback::{
 };
 use feedback::{ScoreCommand, ServeCommand};
 pub use screens::CompressArgs;
-use states::AbstractArgs;
+use states::{AbstractArgs, LessonsCommand};
+pub use states::{LessonsHistoryArgs, LessonsQueryArgs};
 use topology::TopologyCommand;
 pub use topology::{TopologyBuildArgs, TopologyShowArgs, TopologyVisitArgs};
 use train::TrainCommand;
@@ -70,6 +71,11 @@ enum Command {
     Memory {
         #[command(subcommand)]
         command: MemoryCommand,
+    },
+    /// What trajectories teach: build a store of lessons, query it, see what replaced what.
+    Lessons {
+        #[command(subcommand)]
+        command: LessonsCommand,
     },
     /// Measure what a run has found.
     Eval {
@@ -297,6 +303,7 @@ impl Cli {
             Command::Memory { command: MemoryCommand::Query(args) } => {
                 stage::memory::query(&args.common.settings()?, &args)
             }
+            Command::Lessons { command } => states::lessons(command),
             Command::Eval { command: EvalCommand::Encoder(args) } => {
                 stage::eval::encoder(&args.common.settings()?, &args)
             }

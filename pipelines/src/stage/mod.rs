@@ -18,6 +18,7 @@ pub mod induce;
 pub mod ingest;
 pub mod label;
 pub mod ledger;
+pub mod lessons;
 pub mod memory;
 pub mod observe;
 pub mod report;

@@ -164,7 +164,7 @@ pub fn done(number: u32, step: &StepRow, seen: &StateStep) -> Done {
     use Verb::{Complete, Impossible, Navigate, OpenApp, Paste, Select, SwitchWindow, Type};
     let moves_on =
         matches!(step.verb(), Ok(OpenApp | Navigate | SwitchWindow | Type | Select | Paste | Complete | Impossible));
-    let new_screen = seen.outcome == StepOutcome::Success && seen.share.is_some_and(|share| share >= NEW_SCREEN);
+    let new_screen = seen.outcome == StepOutcome::Success && seen.changed_share.is_some_and(|share| share >= NEW_SCREEN);
     let result = match seen.outcome {
         // What a model saw is told; the rules see only that something changed.
         _ if !seen.labeler.starts_with("state-rules") => seen.text.clone(),

@@ -3,19 +3,20 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use tracemill_data::action::ScreenSize;
 use tracemill_data::artifact::StateStep;
 use tracemill_data::export::Pictures;
+use tracemill_data::picture::Rgb;
 use tracemill_data::prompt::step_trace;
 use tracemill_data::trace::{Element, EpisodeRow, StepRow};
 use tracemill_models::state::{
-    Change, ElementChange, LABELER, PixelChange, Region, Unseen, abstract_step, changed_region, element_change,
+    Change, ElementChange, LABELER, Picture, PixelChange, Region, Unseen, abstract_step, changed_region,
+    element_change, focus,
 };
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::picture::Rgb;
 
 /// A picture that could not be used; a line of `rejects.jsonl`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,7 +89,9 @@ impl Screens<'_> {
                 None => Shown::None,
             };
             let elements = next.and_then(|next| elements_of(step, next));
-            let row = self.step(step, next, (&before, &after), elements.as_ref())?;
+            // The picture's size is the screen's where the source says none.
+            let sized = sized(step, &before);
+            let row = self.step(sized.as_ref().unwrap_or(step), next, (&before, &after), elements.as_ref())?;
             seen.steps.push(row);
             seen.elements.push(elements);
             before = after;
@@ -144,8 +147,16 @@ impl Screens<'_> {
             _ if shared => (Change::Unseen(Unseen::SamePicture), None),
             (_, Shown::Picture(before), Shown::Picture(after)) => {
                 "pixels".clone_into(&mut row.seen_in);
-                let change = changed_region(before.rgb.picture(), after.rgb.picture(), self.margin_px);
-                (of_pixels(change, &before.rgb), crops_of(change, before, after))
+                let pair = (picture(&before.rgb), picture(&after.rgb));
+                let change = changed_region(pair.0, pair.1, self.margin_px);
+                let told = elements.filter(|told| change == PixelChange::None && !told.is_none());
+                if let Some((told, next)) = told.zip(next) {
+                    // Some recorders miss a picture and not its tree; never the other way round.
+                    "elements".clone_into(&mut row.seen_in);
+                    (of_elements(told, step, next), None)
+                } else {
+                    (of_pixels(change, pair, step.truth().point), crops_of(change, before, after))
+                }
             }
             (Some(next), ..) => match elements {
                 Some(change) => {
@@ -159,8 +170,9 @@ impl Screens<'_> {
             },
         };
         if let (Some(folder), Some([before, after])) = (&self.crops, crops) {
-            row.crop_before = Some(before.store(folder)?);
-            row.crop_after = Some(after.store(folder)?);
+            let stored = |crop: Rgb| crop.store(folder).with_context(|| format!("{}: a crop", folder.display()));
+            row.crop_before = Some(stored(before)?);
+            row.crop_after = Some(stored(after)?);
         }
         match before {
             Shown::Picture(loaded) => {
@@ -192,6 +204,7 @@ fn blank(step: &StepRow) -> StateStep {
         right_px: None,
         bottom_px: None,
         share: None,
+        changed_share: None,
         crop_before: None,
         crop_after: None,
         screen_hash: None,
@@ -209,7 +222,8 @@ fn action_words(step: &StepRow) -> String {
     let own = step.instruction.as_deref().map(str::trim).filter(|words| !words.is_empty());
     let words = own.map_or_else(|| step_trace(step), str::to_owned);
     let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
-    match step.truth().point {
+    let told = words.contains("the point (");
+    match step.truth().point.filter(|_| !told) {
         Some([x, y]) => format!("{} [{}({},{})]", words.trim_end_matches('.'), step.action, x.round(), y.round()),
         None => words,
     }
@@ -218,16 +232,17 @@ fn action_words(step: &StepRow) -> String {
 fn fill(row: &mut StateStep, change: Change) {
     change.name().clone_into(&mut row.change);
     let region = match change {
-        Change::Part { region, share } => {
+        Change::Part { region, share, focus } => {
             row.share = share;
+            row.changed_share = focus.map(|focus| focus.share).or(share);
             region
         }
         Change::Resized => {
-            row.share = Some(1.0);
+            (row.share, row.changed_share) = (Some(1.0), Some(1.0));
             row.width_px.zip(row.height_px).map(|(w, h)| Region::whole(w, h))
         }
-        Change::None => {
-            row.share = Some(0.0);
+        Change::None | Change::SameElements => {
+            (row.share, row.changed_share) = (Some(0.0), Some(0.0));
             None
         }
         Change::Unseen(_) => None,
@@ -238,12 +253,27 @@ fn fill(row: &mut StateStep, change: Change) {
     }
 }
 
-fn of_pixels(change: PixelChange, before: &Rgb) -> Change {
+fn picture(rgb: &Rgb) -> Picture<'_> {
+    Picture { width_px: rgb.width_px, height_px: rgb.height_px, rgb: &rgb.bytes }
+}
+
+/// The step with the size of its picture, where the source says none.
+fn sized(step: &StepRow, shown: &Shown) -> Option<StepRow> {
+    let Shown::Picture(loaded) = shown else { return None };
+    step.screen_width_px.is_none().then(|| StepRow {
+        screen_width_px: Some(loaded.rgb.width_px),
+        screen_height_px: Some(loaded.rgb.height_px),
+        ..step.clone()
+    })
+}
+
+fn of_pixels(change: PixelChange, (before, after): (Picture<'_>, Picture<'_>), point: Option<[f64; 2]>) -> Change {
     match change {
         PixelChange::None => Change::None,
         PixelChange::Resized => Change::Resized,
         PixelChange::Region(region) => {
-            Change::Part { region: Some(region), share: Some(region.share(before.width_px, before.height_px)) }
+            let share = Some(region.share(before.width_px, before.height_px));
+            Change::Part { region: Some(region), share, focus: Some(focus(before, after, region, point)) }
         }
     }
 }
@@ -252,10 +282,9 @@ fn of_pixels(change: PixelChange, before: &Rgb) -> Change {
 fn crops_of(change: PixelChange, before: &Loaded, after: &Loaded) -> Option<[Rgb; 2]> {
     match change {
         PixelChange::None => None,
-        PixelChange::Region(region) => Some([before.rgb.crop(region), after.rgb.crop(region)]),
+        PixelChange::Region(region) => Some([&before.rgb, &after.rgb].map(|rgb| rgb.crop(region.corners()))),
         PixelChange::Resized => {
-            let whole = |rgb: &Rgb| rgb.crop(Region::whole(rgb.width_px, rgb.height_px));
-            Some([whole(&before.rgb), whole(&after.rgb)])
+            Some([before.rgb.clone(), after.rgb.clone()])
         }
     }
 }
@@ -276,10 +305,10 @@ fn of_elements(change: &ElementChange, before: &StepRow, after: &StepRow) -> Cha
         return Change::Resized;
     }
     if change.is_none() {
-        return Change::None;
+        return Change::SameElements;
     }
     let share = change.region.zip(size_of(before)).map(|(r, size)| r.share(size.width_px, size.height_px));
-    Change::Part { region: change.region, share }
+    Change::Part { region: change.region, share, focus: None }
 }
 
 /// Hash of what a screen's elements say, whatever their ids.
