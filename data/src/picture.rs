@@ -110,7 +110,12 @@ impl Rgb {
             draw(&mut small, corners.map(|px| (f64::from(px) * scale) as u32));
         }
         let mut bytes = Vec::new();
-        JpegEncoder::new_with_quality(&mut bytes, QUALITY).encode(&small, width, height, ExtendedColorType::Rgb8)?;
+        JpegEncoder::new_with_quality(&mut bytes, QUALITY).encode(
+            &small,
+            width,
+            height,
+            ExtendedColorType::Rgb8,
+        )?;
         Ok(bytes)
     }
 }
@@ -158,7 +163,11 @@ mod tests {
         let names: Vec<String> = (0..3).map(|_| gradient(4, 4).store(dir.path()).expect("stored")).collect();
         gradient(2, 8).store(dir.path()).expect("stored");
         assert_eq!(names[0], names[2]);
-        assert_eq!(std::fs::read_dir(dir.path()).expect("listed").count(), 2, "the shape is part of the content");
+        assert_eq!(
+            std::fs::read_dir(dir.path()).expect("listed").count(),
+            2,
+            "the shape is part of the content"
+        );
     }
 
     #[test]

@@ -137,7 +137,10 @@ mod tests {
         let size = Some(ScreenSize { width_px: 305, height_px: 100 });
         let change = element_change(&before, &after, size);
         assert_eq!(change.changed, [(1, 1)]);
-        assert_eq!((change.gone.as_slice(), change.appeared.as_slice(), change.moved), (&[4][..], &[4][..], 1));
+        assert_eq!(
+            (change.gone.as_slice(), change.appeared.as_slice(), change.moved),
+            (&[4][..], &[4][..], 1)
+        );
         let region = Region { left_px: 20, top_px: 10, right_px: 305, bottom_px: 20 };
         assert_eq!(change.region, Some(region), "cut at the screen's edge");
     }

@@ -7,10 +7,10 @@
 
 use std::collections::BTreeMap;
 
-use tracemill_data::action::Verb;
+use tracemill_data::action::{BBox, Verb};
 use tracemill_data::artifact::{Lesson, LessonKind, StateStep, StepOutcome};
 use tracemill_data::prompt::noun;
-use tracemill_data::trace::{EpisodeRow, StepRow};
+use tracemill_data::trace::{Element, EpisodeRow, StepRow};
 
 /// Name and version of the rules, for artifacts that depend on them.
 pub const INDUCER: &str = "lesson-rules@1";
@@ -19,10 +19,23 @@ pub const INDUCER: &str = "lesson-rules@1";
 const SAME_PLACE_PX: f64 = 24.0;
 /// Longest sequence that is looked for.
 const SEQUENCE: usize = 4;
+/// What stands for something that no source names.
+const NAMELESS: &str = "an element";
 /// Roles whose names belong to the application rather than to the user's data.
 const CONTROLS: [&str; 13] = [
-    "button", "tab", "menu", "menuitem", "menu-item", "checkbox", "check-box", "switch", "toggle", "radio", "icon",
-    "combobox", "field",
+    "button",
+    "tab",
+    "menu",
+    "menuitem",
+    "menu-item",
+    "checkbox",
+    "check-box",
+    "switch",
+    "toggle",
+    "radio",
+    "icon",
+    "combobox",
+    "field",
 ];
 /// Keys that take the last change back.
 const UNDO: [&str; 4] = ["ctrl+z", "cmd+z", "command+z", "escape"];
@@ -55,7 +68,8 @@ pub fn induce(trajectory: Trajectory<'_>, most: usize) -> Vec<Lesson> {
     if trajectory.episode.instruction.trim().is_empty() {
         return Vec::new();
     }
-    let rules = [Trajectory::repeats, Trajectory::other_gestures, Trajectory::ways_back, Trajectory::sequences];
+    let rules =
+        [Trajectory::repeats, Trajectory::other_gestures, Trajectory::ways_back, Trajectory::sequences];
     let mut found: Vec<Found> = Vec::new();
     for one in rules.iter().flat_map(|rule| rule(&trajectory)) {
         if found.iter().all(|f| f.text != one.text) {
@@ -82,19 +96,23 @@ pub fn induce(trajectory: Trajectory<'_>, most: usize) -> Vec<Lesson> {
 /// Where lessons of an episode belong: its application, else its domain, else the source's format.
 pub fn domain_of(episode: &EpisodeRow) -> String {
     let domain = episode.domain.as_deref().unwrap_or_default();
-    let named = [episode.app.as_str(), domain, &episode.format].into_iter().find(|name| !name.trim().is_empty());
+    let named =
+        [episode.app.as_str(), domain, &episode.format].into_iter().find(|name| !name.trim().is_empty());
     named.unwrap_or_default().to_owned()
 }
 
 /// Values of the task that a lesson must not hold: what was typed, chosen or opened, and what the task quotes.
 pub fn literals(episode: &EpisodeRow, steps: &[StepRow]) -> Vec<String> {
-    let entered = steps.iter().filter(|s| matches!(s.verb(), Ok(Verb::Type | Verb::Select | Verb::Navigate | Verb::Paste)));
+    let entered = steps
+        .iter()
+        .filter(|s| matches!(s.verb(), Ok(Verb::Type | Verb::Select | Verb::Navigate | Verb::Paste)));
     let mut values: Vec<String> = entered.filter_map(|s| s.text.clone()).collect();
     let quotes = |c| matches!(c, '"' | '“' | '”' | '\'' | '‘' | '’' | '`');
     values.extend(episode.instruction.split(quotes).skip(1).step_by(2).map(str::to_owned));
     let with_digits = |word: &&str| word.chars().any(|c| c.is_ascii_digit());
     values.extend(episode.instruction.split_whitespace().filter(with_digits).map(str::to_owned));
-    let mut values: Vec<String> = values.iter().map(|v| v.trim().to_lowercase()).filter(|v| v.chars().count() > 2).collect();
+    let mut values: Vec<String> =
+        values.iter().map(|v| v.trim().to_lowercase()).filter(|v| v.chars().count() > 2).collect();
     values.sort_unstable();
     values.dedup();
     values
@@ -134,7 +152,9 @@ impl Trajectory<'_> {
             }
             let mut attempts = vec![first];
             let mut next = self.next(first);
-            while let Some(k) = next.filter(|&k| self.had_no_effect(k) && is_same(&self.steps[first], &self.steps[k])) {
+            while let Some(k) =
+                next.filter(|&k| self.had_no_effect(k) && is_same(&self.steps[first], &self.steps[k]))
+            {
                 attempts.push(k);
                 next = self.next(k);
             }
@@ -172,8 +192,11 @@ impl Trajectory<'_> {
         let pairs = (0..self.steps.len()).filter(|&i| self.had_no_effect(i)).filter_map(|i| {
             let k = self.next(i).filter(|&k| self.worked(k))?;
             let (tried, other) = (&self.steps[i], &self.steps[k]);
-            (is_same_place(tried, other) && tried.action != other.action && is_gesture(tried) && is_gesture(other))
-                .then_some((i, k))
+            (is_same_place(tried, other)
+                && tried.action != other.action
+                && is_gesture(tried)
+                && is_gesture(other))
+            .then_some((i, k))
         });
         pairs
             .map(|(i, k)| {
@@ -195,7 +218,9 @@ impl Trajectory<'_> {
     fn ways_back(&self) -> Vec<Found> {
         let mut found = Vec::new();
         for i in 0..self.steps.len() {
-            let Some(back) = self.next(i).filter(|&k| k == i + 1 && is_way_back(&self.steps[k])) else { continue };
+            let Some(back) = self.next(i).filter(|&k| k == i + 1 && is_way_back(&self.steps[k])) else {
+                continue;
+            };
             let Some(k) = self.next(back) else { continue };
             let screen = |i: usize| self.states[i].screen_hash.as_deref();
             let returned = screen(i).is_some() && screen(i) == screen(k) && screen(i) != screen(back);
@@ -224,7 +249,8 @@ impl Trajectory<'_> {
 
     /// A sequence of different actions that worked twice or more with other values or in other places.
     fn sequences(&self) -> Vec<Found> {
-        let methods: Vec<Option<String>> = (0..self.steps.len()).map(|i| self.worked(i).then(|| self.method(i))).collect();
+        let methods: Vec<Option<String>> =
+            (0..self.steps.len()).map(|i| self.worked(i).then(|| self.method(i))).collect();
         for length in (2..=SEQUENCE).rev() {
             let mut places: BTreeMap<&[Option<String>], Vec<usize>> = BTreeMap::new();
             for (at, window) in methods.windows(length).enumerate() {
@@ -251,8 +277,11 @@ impl Trajectory<'_> {
         let verbs: std::collections::BTreeSet<&str> =
             (starts[0]..starts[0] + window.len()).map(|i| self.steps[i].action.as_str()).collect();
         let enters = verbs.iter().any(|v| ["type", "select", "paste"].contains(v));
-        let again = (0..window.len()).all(|i| is_same(&self.steps[starts[0] + i], &self.steps[starts[1] + i]));
-        window.iter().all(Option::is_some) && verbs.len() > 1 && enters && !again
+        let again =
+            (0..window.len()).all(|i| is_same(&self.steps[starts[0] + i], &self.steps[starts[1] + i]));
+        // "Tapping an element, then typing" is true of everything.
+        let told = window.iter().all(|method| method.as_ref().is_some_and(|m| !m.contains(NAMELESS)));
+        told && verbs.len() > 1 && enters && !again
     }
 
     fn sequence(&self, window: &[Option<String>], starts: &[usize]) -> Found {
@@ -261,7 +290,12 @@ impl Trajectory<'_> {
             kind: LessonKind::Success,
             condition: "several values have to be entered one after the other".to_owned(),
             expected: "each step changes the screen where it acts".to_owned(),
-            text: format!("{}{} worked {} times.", self.place(), capital(&actions.join(", then ")), starts.len()),
+            text: format!(
+                "{}{} worked {} times.",
+                self.place(),
+                capital(&actions.join(", then ")),
+                starts.len()
+            ),
             evidence: starts.iter().flat_map(|&at| at..at + window.len()).collect(),
             rule: "sequence",
             actions,
@@ -285,7 +319,9 @@ impl Trajectory<'_> {
             Verb::LongPress => format!("long-pressing {}", thing()),
             Verb::Drag => format!("dragging {}", thing()),
             Verb::Hover => format!("hovering over {}", thing()),
-            Verb::Scroll => format!("scrolling {}", step.direction.as_deref().unwrap_or_default()).trim_end().to_owned(),
+            Verb::Scroll => {
+                format!("scrolling {}", step.direction.as_deref().unwrap_or_default()).trim_end().to_owned()
+            }
             Verb::Type => "typing the text".to_owned(),
             Verb::Press => format!("pressing {}", step.text.as_deref().unwrap_or("a key")),
             Verb::Home => "going to the home screen".to_owned(),
@@ -304,23 +340,36 @@ impl Trajectory<'_> {
 
     /// What a step acts on: the name only of a control of the application that the task does not name itself.
     fn thing(&self, step: &StepRow) -> String {
-        let element = step.target_element.as_ref().and_then(|id| step.elements.iter().find(|e| e.id == *id));
+        let named = step.target_element.as_ref().and_then(|id| step.elements.iter().find(|e| e.id == *id));
+        let element = named.or_else(|| at_point(step));
         let role = step.target_role.as_deref().or(element.map(|e| e.role.as_str())).unwrap_or_default();
         let role = noun(role).to_lowercase();
-        let name = step.target_name.as_deref().or(element.map(|e| e.text.as_str())).unwrap_or_default().trim();
+        let name =
+            step.target_name.as_deref().or(element.map(|e| e.text.as_str())).unwrap_or_default().trim();
         let is_control = CONTROLS.iter().any(|c| role.ends_with(c));
         let plain = name.chars().all(|c| c.is_alphabetic() || c == ' ' || c == '-');
         let short = (1..=4).contains(&name.split_whitespace().count()) && name.chars().count() <= 30;
         let lower = name.to_lowercase();
         let told = self.episode.instruction.to_lowercase().contains(&lower)
-            || literals(self.episode, self.steps).iter().any(|l| l.contains(&lower) || lower.contains(l.as_str()));
+            || literals(self.episode, self.steps)
+                .iter()
+                .any(|l| l.contains(&lower) || lower.contains(l.as_str()));
         match role.as_str() {
             role if is_control && plain && short && !told => format!("the \"{name}\" {role}"),
-            "" => "an element".to_owned(),
+            "" => NAMELESS.to_owned(),
             role if role.starts_with(['a', 'e', 'i', 'o', 'u']) => format!("an {role}"),
             role => format!("a {role}"),
         }
     }
+}
+
+/// The smallest element at the place of an action, where the source names none.
+fn at_point(step: &StepRow) -> Option<&Element> {
+    let point = step.point?;
+    let area = |b: &BBox| (b.right - b.left) * (b.bottom - b.top);
+    let there = step.elements.iter().filter_map(|e| Some((e, e.bbox.filter(|b| b.frame == point.frame)?)));
+    let holding = there.filter(|(_, b)| b.contains(point.x, point.y));
+    holding.min_by(|(_, a), (_, b)| area(a).total_cmp(&area(b))).map(|(e, _)| e)
 }
 
 fn is_gesture(step: &StepRow) -> bool {

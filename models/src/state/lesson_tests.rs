@@ -80,7 +80,10 @@ fn repeated_attempts_and_what_worked_instead() {
     ];
     let found = lessons("Wake me at 7:30", &told);
     let [one] = found.as_slice() else { panic!("{found:?}") };
-    assert_eq!((one.lesson_id.as_str(), one.kind, one.domain.as_str()), ("e!1", LessonKind::Failure, "Clock"));
+    assert_eq!(
+        (one.lesson_id.as_str(), one.kind, one.domain.as_str()),
+        ("e!1", LessonKind::Failure, "Clock")
+    );
     assert_eq!(
         one.text,
         "In Clock: DON'T keep tapping the \"Alarm\" switch when the screen does not change: tried 2 times in a row without effect. Tapping the \"Add\" button worked instead."
@@ -112,7 +115,10 @@ fn another_gesture_in_the_same_place() {
         (Verb::DoubleClick, "", ("icon", "Files"), 12.0, "region", "a"),
     ];
     let found = lessons("Look for a letter", &told);
-    assert_eq!(found[0].text, "In Clock: Double-clicking the \"Files\" icon worked where tapping the \"Files\" icon had no effect.");
+    assert_eq!(
+        found[0].text,
+        "In Clock: Double-clicking the \"Files\" icon worked where tapping the \"Files\" icon had no effect."
+    );
     assert_eq!((found[0].kind, found[0].evidence_steps.as_slice()), (LessonKind::Success, &[0, 1][..]));
 }
 
@@ -160,8 +166,16 @@ fn a_sequence_that_worked_twice_with_other_values() {
     let told: Vec<Told<'_>> = row("one", 10.0).into_iter().chain(row("two", 300.0)).collect();
     let found = lessons("Fill in the form", &told);
     assert_eq!(found.len(), 1);
-    assert_eq!(found[0].text, "In Clock: Tapping a field, then typing the text, then pressing enter worked 2 times.");
+    assert_eq!(
+        found[0].text,
+        "In Clock: Tapping a field, then typing the text, then pressing enter worked 2 times."
+    );
     assert_eq!(found[0].evidence_steps, [0, 1, 2, 3, 4, 5]);
+    let nameless = |text| {
+        [(Verb::Click, "", ("", ""), 10.0, "region", "a"), (Verb::Type, text, ("", ""), -1.0, "region", "a")]
+    };
+    let told: Vec<Told<'_>> = nameless("one").into_iter().chain(nameless("two")).collect();
+    assert!(lessons("Fill in the form", &told).is_empty(), "true of everything");
     let same: Vec<Told<'_>> = row("one", 10.0).into_iter().chain(row("one", 10.0)).collect();
     assert!(lessons("Fill in the form", &same).is_empty(), "the very same steps again are a retry");
 }

@@ -67,7 +67,11 @@ pub struct Context {
 impl Done {
     /// `3-4) Tap "OK" [click(10,20)], 2 times – failed (no change of the screen)`.
     pub fn text(&self) -> String {
-        let number = if self.first == self.last { self.first.to_string() } else { format!("{}-{}", self.first, self.last) };
+        let number = if self.first == self.last {
+            self.first.to_string()
+        } else {
+            format!("{}-{}", self.first, self.last)
+        };
         let times = if self.times > 1 { format!(", {} times", self.times) } else { String::new() };
         let word = match self.outcome {
             StepOutcome::Success => " – done",
@@ -175,7 +179,15 @@ mod tests {
 
     fn done(number: u32, words: &str, outcome: StepOutcome, milestone: bool) -> Done {
         let result = if outcome == StepOutcome::Failure { "no change of the screen" } else { "" };
-        Done { first: number, last: number, times: 1, words: words.to_owned(), outcome, result: result.to_owned(), milestone }
+        Done {
+            first: number,
+            last: number,
+            times: 1,
+            words: words.to_owned(),
+            outcome,
+            result: result.to_owned(),
+            milestone,
+        }
     }
 
     #[test]
@@ -187,7 +199,8 @@ mod tests {
             done(4, "Tap \"Timer\" at click(10,20).", StepOutcome::Failure, false),
             done(5, "Type \"5\".", StepOutcome::Success, true),
         ];
-        let refined = |max_chars| Context::default().refine(&steps, RefineSettings { every: 5, max_chars }).text();
+        let refined =
+            |max_chars| Context::default().refine(&steps, RefineSettings { every: 5, max_chars }).text();
         insta::assert_snapshot!([600, 225, 200, 165, 10].map(refined).join("\n"), @r#"
         Steps 1~5: 1) Open the "Clock" app – done; 2) Scroll down – done; 3-4) Tap "Timer" at click(10,20), 2 times – failed (no change of the screen); 5) Type "5" – done. Suggestion: Continue.
         Steps 1~5: 1) Open the "Clock" app – done; 2) Scroll down – done; 3-4) Tap "Timer" at click(10,20), 2 times – failed (no change of the screen); 5) Type "5" – done. Suggestion: Continue.

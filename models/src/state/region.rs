@@ -153,9 +153,7 @@ fn last_difference(a: &[u8], b: &[u8]) -> Option<usize> {
     let (b_rest, b_blocks) = b.as_rchunks::<BLOCK>();
     let within = |a: &[u8], b: &[u8]| a.iter().zip(b).rposition(|(x, y)| x != y);
     match a_blocks.iter().zip(b_blocks).rposition(|(x, y)| x != y) {
-        Some(block) => {
-            within(&a_blocks[block], &b_blocks[block]).map(|at| a_rest.len() + block * BLOCK + at)
-        }
+        Some(block) => within(&a_blocks[block], &b_blocks[block]).map(|at| a_rest.len() + block * BLOCK + at),
         None => within(a_rest, b_rest),
     }
 }

@@ -29,8 +29,17 @@ const QUOTES: usize = 3;
 /// Longest text of an element that can be a message of an error.
 const MESSAGE: usize = 120;
 /// Words of messages that say that something did not work.
-const ERROR_WORDS: [&str; 9] =
-    ["error", "failed", "invalid", "not found", "denied", "try again", "is required", "no results", "does not exist"];
+const ERROR_WORDS: [&str; 9] = [
+    "error",
+    "failed",
+    "invalid",
+    "not found",
+    "denied",
+    "try again",
+    "is required",
+    "no results",
+    "does not exist",
+];
 /// The same where messages begin with them; elsewhere they are said of many things.
 const ERROR_BEGINNINGS: [&str; 6] = ["can't", "cannot", "could not", "couldn't", "unable to", "wrong"];
 /// Roles of elements that tell the user something.
@@ -120,14 +129,20 @@ pub fn abstract_step(step: &StepRow, change: Change, elements: Option<Seen<'_>>)
             told("The task was declared infeasible.", StepOutcome::Unknown, "declared")
         }
         Change::Unseen(_) => told("", StepOutcome::Unknown, "the screen after it was not seen"),
-        Change::None if must_show(verb, step) => told(NO_CHANGE, StepOutcome::Failure, "no change of the screen"),
+        Change::None if must_show(verb, step) => {
+            told(NO_CHANGE, StepOutcome::Failure, "no change of the screen")
+        }
         Change::None => told(NO_CHANGE, StepOutcome::Unknown, "no change of the screen, and none is needed"),
-        Change::SameElements => {
-            told(NO_CHANGE, StepOutcome::Unknown, "the same elements; there is no picture that would show more")
-        }
-        Change::Resized => {
-            told("Succeeded. The whole screen was replaced by one of another size.", StepOutcome::Success, "another size of the screen")
-        }
+        Change::SameElements => told(
+            NO_CHANGE,
+            StepOutcome::Unknown,
+            "the same elements; there is no picture that would show more",
+        ),
+        Change::Resized => told(
+            "Succeeded. The whole screen was replaced by one of another size.",
+            StepOutcome::Success,
+            "another size of the screen",
+        ),
         Change::Part { region, share, focus } => changed(step, verb, (region, share, focus), elements),
     }
 }
@@ -161,7 +176,8 @@ fn changed(
         };
     }
     let typed = step.text.as_deref().map(str::trim).filter(|t| verb == Verb::Type && !t.is_empty());
-    let shown = typed.zip(elements).is_some_and(|(typed, elements)| new_texts(elements).any(|t| t.contains(typed)));
+    let shown =
+        typed.zip(elements).is_some_and(|(typed, elements)| new_texts(elements).any(|t| t.contains(typed)));
     let distance_px = match focus {
         Some(focus) => focus.distance_px,
         None => region.zip(step.truth().point).map(|(region, point)| region.distance_px(point)),
@@ -172,8 +188,12 @@ fn changed(
         (true, ..) => (StepOutcome::Success, "the typed text is on the screen"),
         (_, Some(true), _) => (StepOutcome::Success, "the screen changed where the action was"),
         (_, _, true) => (StepOutcome::Success, "a large part of the screen changed"),
-        (_, Some(false), false) => (StepOutcome::Unknown, "a small part of the screen changed, away from the action"),
-        (_, None, false) if verb == Verb::Wait => (StepOutcome::Unknown, "a small part of the screen changed"),
+        (_, Some(false), false) => {
+            (StepOutcome::Unknown, "a small part of the screen changed, away from the action")
+        }
+        (_, None, false) if verb == Verb::Wait => {
+            (StepOutcome::Unknown, "a small part of the screen changed")
+        }
         (_, None, false) => (StepOutcome::Success, "the screen changed"),
     };
     let word = if outcome == StepOutcome::Success { "Succeeded. " } else { "" };
@@ -227,7 +247,8 @@ fn quoted((before, after, change): Seen<'_>) -> String {
         ("changed to", list(change.changed.iter().map(|&(_, j)| after[j].text.as_str()).collect())),
         ("gone", list(change.gone.iter().map(|&i| before[i].text.as_str()).collect())),
     ];
-    let told = kinds.iter().filter(|(_, names)| !names.is_empty()).map(|(kind, names)| format!("{kind}: {names}"));
+    let told =
+        kinds.iter().filter(|(_, names)| !names.is_empty()).map(|(kind, names)| format!("{kind}: {names}"));
     told.collect::<Vec<_>>().join("; ")
 }
 

@@ -85,7 +85,11 @@ fn what_was_not_seen_is_not_judged() {
 
 #[test]
 fn messages_of_errors_are_failures_and_quoted() {
-    let element = |role: &str, text: &str| Element { role: role.to_owned(), text: text.to_owned(), ..Element::default() };
+    let element = |role: &str, text: &str| Element {
+        role: role.to_owned(),
+        text: text.to_owned(),
+        ..Element::default()
+    };
     let before = vec![element("button", "Sign in")];
     let told = |role: &str, text: &str| {
         let after = vec![element("button", "Sign in"), element(role, text)];
@@ -97,7 +101,11 @@ fn messages_of_errors_are_failures_and_quoted() {
     assert_eq!(failed.outcome, StepOutcome::Failure);
     assert!(failed.text.starts_with("Failed. A message came up: \"Invalid password\""), "{}", failed.text);
     assert_eq!(told("alert", "Terror films").outcome, StepOutcome::Success, "a part of a word is none");
-    assert_eq!(told("dialog", "Delete it? This cannot be undone, try again later").outcome, StepOutcome::Success, "a question");
+    assert_eq!(
+        told("dialog", "Delete it? This cannot be undone, try again later").outcome,
+        StepOutcome::Success,
+        "a question"
+    );
     assert_eq!(told("label", "Cannot connect to the server").outcome, StepOutcome::Failure);
     assert_eq!(told("link", "Error handling in Rust").outcome, StepOutcome::Success, "a link is no message");
 }

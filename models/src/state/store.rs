@@ -81,7 +81,8 @@ impl LessonIndex {
         if lesson.kind != LessonKind::Require {
             self.entries.retain(|(old, old_vector)| {
                 let cosine = dot(old_vector, &vector);
-                let alike = (old.kind, &old.domain) == (lesson.kind, &lesson.domain) && cosine >= settings.dedupe;
+                let alike =
+                    (old.kind, &old.domain) == (lesson.kind, &lesson.domain) && cosine >= settings.dedupe;
                 if alike {
                     replaced.push(replacement(old, &lesson, cosine));
                 }
@@ -136,11 +137,14 @@ fn replacement(old: &Lesson, newer: &Lesson, cosine: f32) -> Replaced {
 /// At most five bullets by rule: requirements first, then what failed, then what worked, each cut to its length.
 /// Requirements that find no place of their own share the last one.
 pub fn synthesise(found: &Retrieved) -> Vec<String> {
-    let of = |kind| found.hits.iter().filter(move |hit| hit.lesson.kind == kind).map(|hit| hit.lesson.text.as_str());
+    let of = |kind| {
+        found.hits.iter().filter(move |hit| hit.lesson.kind == kind).map(|hit| hit.lesson.text.as_str())
+    };
     let told = of(LessonKind::Failure).chain(of(LessonKind::Success));
     let mut bullets: Vec<String> = Vec::new();
     let mut required: Vec<&str> = found.required.iter().map(|lesson| lesson.text.as_str()).collect();
-    let shared = if required.len() > BULLETS { required.split_off(BULLETS - 1).join("; ") } else { String::new() };
+    let shared =
+        if required.len() > BULLETS { required.split_off(BULLETS - 1).join("; ") } else { String::new() };
     for text in required.into_iter().chain(Some(shared.as_str()).filter(|s| !s.is_empty())).chain(told) {
         let text = clip(&text.split_whitespace().collect::<Vec<_>>().join(" "), BULLET_CHARS);
         if bullets.len() < BULLETS && !bullets.contains(&text) {

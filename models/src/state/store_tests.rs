@@ -72,10 +72,15 @@ fn every_older_one_that_is_near_is_replaced_and_told() {
     // Apart from each other, both near to the third.
     index.file(lesson("near", LessonKind::Success, "d"), vec![0.8, -(1.0f32 - 0.64).sqrt()], SETTINGS);
     assert_eq!(ids(&index), ["far", "near"]);
-    let Filed::Replacing(replaced) = index.file(lesson("new", LessonKind::Success, "d"), at(1.0), SETTINGS) else {
+    let Filed::Replacing(replaced) = index.file(lesson("new", LessonKind::Success, "d"), at(1.0), SETTINGS)
+    else {
         panic!("both are replaced")
     };
-    assert_eq!(replaced.iter().map(|r| r.lesson_id.as_str()).collect::<Vec<_>>(), ["far", "near"], "ties by id");
+    assert_eq!(
+        replaced.iter().map(|r| r.lesson_id.as_str()).collect::<Vec<_>>(),
+        ["far", "near"],
+        "ties by id"
+    );
 }
 
 #[test]

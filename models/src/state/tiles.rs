@@ -38,9 +38,8 @@ pub fn focus(before: Picture<'_>, after: Picture<'_>, region: Region, point: Opt
     let count = changed.iter().filter(|&&c| c).count();
     let tile = |i: usize| tile_region(i as u32, columns, before);
     let marked = || (0..changed.len()).filter(|&i| changed[i]);
-    let distance_px = point.and_then(|point| {
-        marked().map(|i| tile(i).distance_px(point)).min_by(f64::total_cmp)
-    });
+    let distance_px =
+        point.and_then(|point| marked().map(|i| tile(i).distance_px(point)).min_by(f64::total_cmp));
     let largest = largest_group(&changed, columns as usize);
     let largest = largest.into_iter().map(tile).reduce(Region::union).unwrap_or(region);
     Focus { share: count as f64 / changed.len().max(1) as f64, largest, distance_px }

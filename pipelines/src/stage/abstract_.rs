@@ -52,7 +52,9 @@ pub fn run(settings: &Settings, run: &Run) -> Result<Report> {
     section.check()?;
     let prompts: BTreeMap<&str, String> = registry()
         .templates()
-        .filter(|(name, _)| name.starts_with("state-") && !name.contains("tracker") || *name == "format-correction")
+        .filter(|(name, _)| {
+            name.starts_with("state-") && !name.contains("tracker") || *name == "format-correction"
+        })
         .map(|(name, template)| (name, template.hash()))
         .collect();
     let spec = StageSpec {
@@ -104,8 +106,10 @@ fn abstract_run(section: &AbstractSection, run: &Run, draft: &mut Draft) -> Resu
         if batch.is_empty() {
             break;
         }
-        let mut seen: Vec<Seen> =
-            batch.par_iter().map(|(episode, steps)| screens.episode(episode, steps)).collect::<Result<_>>()?;
+        let mut seen: Vec<Seen> = batch
+            .par_iter()
+            .map(|(episode, steps)| screens.episode(episode, steps))
+            .collect::<Result<_>>()?;
         if let Some(asker) = &mut asker {
             model::label_steps(asker, &batch, &mut seen, &crops)?;
         }
@@ -162,7 +166,8 @@ impl Writer {
         }
         for reject in &seen.rejects {
             *self.refused.entry(reject.kind.clone()).or_default() += 1;
-            let told = || format!("{} ({} {}): {}", reject.file, reject.episode_id, reject.key, reject.reason);
+            let told =
+                || format!("{} ({} {}): {}", reject.file, reject.episode_id, reject.key, reject.reason);
             self.first_refused.get_or_insert_with(told);
             serde_json::to_writer(&mut self.rejects, reject)?;
             self.rejects.write_all(b"\n")?;
@@ -226,7 +231,7 @@ pub fn abstracted(run: &Run) -> Result<impl Iterator<Item = Result<Abstracted>>>
     let mut rows = read_batches::<StateStep>(&path)?;
     let mut ready: std::collections::VecDeque<StateStep> = std::collections::VecDeque::new();
     Ok(read_episodes(&run.path("traces"))?.map(move |episode| {
-        let (episode, steps) = episode?;
+        let (episode, mut steps) = episode?;
         while ready.len() < steps.len() {
             match rows.next() {
                 Some(batch) => ready.extend(batch?),
@@ -237,7 +242,15 @@ pub fn abstracted(run: &Run) -> Result<impl Iterator<Item = Result<Abstracted>>>
         let fits = states.len() == steps.len()
             && states.iter().zip(&steps).all(|(a, b)| (&a.episode_id, a.step) == (&b.episode_id, b.step));
         if !fits {
-            bail!("states/steps.parquet does not belong to these traces ({}): run `tracemill abstract` again", episode.episode_id);
+            bail!(
+                "states/steps.parquet does not belong to these traces ({}): run `tracemill abstract` again",
+                episode.episode_id
+            );
+        }
+        // Where the source says no size, the picture's is known by now.
+        for (step, state) in steps.iter_mut().zip(&states).filter(|(step, _)| step.screen_width_px.is_none())
+        {
+            (step.screen_width_px, step.screen_height_px) = (state.width_px, state.height_px);
         }
         Ok((episode, steps, states))
     }))

@@ -1,5 +1,7 @@
 //! `export sft` and `export rl`: a run's traces → a data set that a training framework loads as it is.
 
+mod beside;
+
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -21,10 +23,11 @@ use crate::cli::ExportArgs;
 use crate::manifest::read as read_manifest;
 use crate::publish::Folder;
 use crate::run::Run;
-use crate::stage::abstract_::{States, states};
-use crate::stage::observe::{Observed, Shown, observed};
+use crate::stage::observe::Shown;
 use crate::stage::{dataset_card, validate};
 use crate::table::{self, Table, grouped};
+use beside::Beside;
+pub use beside::Contexts;
 
 /// Episodes that are turned into rows at a time: what is held in memory.
 const EPISODES: usize = 256;
@@ -40,27 +43,6 @@ struct Plan {
     pictures: Pictures,
     shown: Shown,
     beside: Beside,
-}
-
-/// What other stages say of the traces' steps.
-struct Beside {
-    /// Screens of `R/observations`, where prompts show those.
-    observed: Option<Observed>,
-    contexts: Contexts,
-    /// States of `R/states`, where rows are to have those.
-    states: Option<States>,
-}
-
-/// Whose contexts rows have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Contexts {
-    /// The source's; where it has none, the steps so far, told by a template.
-    Source,
-    /// Those of `R/states`.
-    States,
-    /// The source's, and those of `R/states` for episodes whose source has none.
-    SourceOrStates,
 }
 
 /// Exports a data set.
@@ -160,11 +142,7 @@ impl Plan {
             sample: if args.all { None } else { args.sample },
             pictures: Pictures { roots, held, required: held },
             shown,
-            beside: Beside {
-                observed: observed(run, shown)?,
-                contexts: args.contexts,
-                states: (args.contexts != Contexts::Source).then(|| states(run)).transpose()?,
-            },
+            beside: Beside::of(run, shown, args.contexts)?,
         })
     }
 
@@ -285,27 +263,6 @@ fn row_ids(plan: &Plan, episode: &EpisodeRow, steps: &[StepRow]) -> Result<Vec<S
         pictures_of(sample).all(|name| !plan.pictures.required || plan.pictures.find(name).is_some())
     };
     Ok(rows.into_iter().flatten().filter(has_picture).map(|sample| sample.lineage.row_id).collect())
-}
-
-impl Beside {
-    /// Puts the texts of an episode's steps where the exporter looks for them.
-    fn attach(&self, episode: &mut EpisodeRow, steps: &mut [StepRow]) {
-        if let Some(observed) = &self.observed {
-            for step in &mut *steps {
-                step.observation = observed.get(&(step.episode_id.clone(), step.step)).cloned();
-            }
-        }
-        let told = steps.iter().any(|s| s.context.as_deref().is_some_and(|c| !c.trim().is_empty()));
-        let Some(states) = self.states.as_ref().filter(|_| !told || self.contexts == Contexts::States) else { return };
-        // States are numbered by their place in the episode, steps as their source numbers them.
-        let at = |place: usize| states.get(&(episode.episode_id.clone(), place as u32)).cloned();
-        for (place, step) in steps.iter_mut().enumerate() {
-            // The first state is the same everywhere, and says so itself.
-            let state = at(place).filter(|_| place > 0);
-            (step.context, step.context_from) = state.unzip();
-        }
-        episode.final_state = at(steps.len());
-    }
 }
 
 /// Calls `visit` with the episodes of a run, some at a time.

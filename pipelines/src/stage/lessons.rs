@@ -22,7 +22,9 @@ use serde_json::{Value, json};
 use tracemill_data::artifact::{Lesson, LessonKind, Replaced};
 use tracemill_data::parquet_io::{Vectors, read_table, read_vectors, write_table, write_vectors};
 use tracemill_models::embed::Embedder;
-use tracemill_models::state::{Filed, INDUCER, LessonIndex, Retrieved, StoreSettings, Trajectory, induce, synthesise};
+use tracemill_models::state::{
+    Filed, INDUCER, LessonIndex, Retrieved, StoreSettings, Trajectory, induce, synthesise,
+};
 
 use super::abstract_::{Abstracted, Asker, LessonsSection, abstracted};
 use super::embed;
@@ -70,7 +72,8 @@ pub fn build(settings: &Settings, run: &Run) -> Result<Report> {
     let section = &settings.lessons;
     check(section)?;
     let embedder = embed::open(&settings.embed, &settings.encode.device)?;
-    let models: Vec<String> = section.endpoint.endpoints.iter().map(|e| format!("{}@{}", e.model, e.revision)).collect();
+    let models: Vec<String> =
+        section.endpoint.endpoints.iter().map(|e| format!("{}@{}", e.model, e.revision)).collect();
     let mut inputs = vec![
         StageInput::FromStage("traces/episodes.parquet", "ingest"),
         StageInput::FromStage("traces/steps.parquet", "ingest"),
@@ -129,7 +132,11 @@ impl<'a> Building<'a> {
         if let Some((_, vector)) = index.entries().first()
             && vector.len() != embedder.dim()
         {
-            bail!("lessons.base has vectors of width {}, the embedder makes {}: use the same one", vector.len(), embedder.dim());
+            bail!(
+                "lessons.base has vectors of width {}, the embedder makes {}: use the same one",
+                vector.len(),
+                embedder.dim()
+            );
         }
         let mut server = Qdrant::open(&section.qdrant, embedder.dim())?;
         if let Some(server) = &mut server {
@@ -203,7 +210,11 @@ impl<'a> Building<'a> {
         let data = self.index.entries().iter().flat_map(|(_, vector)| vector).copied().collect();
         let ids = lessons.iter().map(|l| l.lesson_id.clone()).collect();
         write_table(&draft.path("lessons.parquet"), &lessons)?;
-        write_vectors(&draft.path("vectors.parquet"), "lesson_id", &Vectors { ids, dim: self.embedder.dim(), data })?;
+        write_vectors(
+            &draft.path("vectors.parquet"),
+            "lesson_id",
+            &Vectors { ids, dim: self.embedder.dim(), data },
+        )?;
         write_table(&draft.path("replaced.parquet"), &self.replaced)?;
         let mut refused = std::fs::File::create(draft.path("refused.jsonl"))?;
         for one in &self.refused {
@@ -243,7 +254,8 @@ struct Requirement {
 
 fn requirements(path: &Path) -> Result<Vec<Lesson>> {
     let at = || format!("lessons.require {}", path.display());
-    let file: Requirements = toml::from_str(&std::fs::read_to_string(path).with_context(at)?).with_context(at)?;
+    let file: Requirements =
+        toml::from_str(&std::fs::read_to_string(path).with_context(at)?).with_context(at)?;
     let lesson = |(number, entry): (usize, Requirement)| Lesson {
         lesson_id: format!("require!{number}"),
         kind: LessonKind::Require,
@@ -268,7 +280,12 @@ fn load(folder: &Path) -> Result<LessonIndex> {
     let lessons: Vec<Lesson> = read_table(&folder.join("lessons.parquet"))?;
     let vectors = read_vectors(&folder.join("vectors.parquet"), &["lesson_id"])?;
     if vectors.len() != lessons.len() {
-        bail!("{}: {} lessons and {} vectors: run `tracemill lessons build` again", folder.display(), lessons.len(), vectors.len());
+        bail!(
+            "{}: {} lessons and {} vectors: run `tracemill lessons build` again",
+            folder.display(),
+            lessons.len(),
+            vectors.len()
+        );
     }
     let entries = lessons.into_iter().enumerate().map(|(i, lesson)| (lesson, vectors.row(i).to_vec()));
     Ok(LessonIndex::new(entries.collect()))
@@ -291,8 +308,8 @@ impl Opened {
         run.require("lessons/lessons.parquet", "lessons build")?;
         let path = run.path("lessons/manifest.json");
         let made = manifest::read(&path)?.with_context(|| path.display().to_string())?;
-        let section: EmbedSection =
-            serde_json::from_value(made.settings["embed"].clone()).with_context(|| path.display().to_string())?;
+        let section: EmbedSection = serde_json::from_value(made.settings["embed"].clone())
+            .with_context(|| path.display().to_string())?;
         let embedder = embed::open(&section, "cpu")?;
         let store: Box<dyn LessonStore> = match Qdrant::open(&settings.lessons.qdrant, embedder.dim())? {
             Some(server) => Box::new(server),
@@ -324,10 +341,12 @@ pub fn query(settings: &Settings, args: &LessonsQueryArgs) -> Result<()> {
     let section = &settings.lessons;
     let mut asker = Asker::open(&section.endpoint, section.max_tokens, section.structured, section.max_calls)
         .context("lessons.endpoint")?;
-    let by_model = asker.as_mut().map(|asker| model::synthesise(asker, &args.text, &found)).transpose()?.flatten();
+    let by_model =
+        asker.as_mut().map(|asker| model::synthesise(asker, &args.text, &found)).transpose()?.flatten();
     let bullets = by_model.unwrap_or_else(|| synthesise(&found));
     if args.json {
-        let hit = |hit: &tracemill_models::state::LessonHit| json!({ "score": hit.cosine, "lesson": hit.lesson });
+        let hit =
+            |hit: &tracemill_models::state::LessonHit| json!({ "score": hit.cosine, "lesson": hit.lesson });
         let answer = json!({
             "query": args.text, "domain": args.domain, "required": found.required,
             "results": found.hits.iter().map(hit).collect::<Vec<_>>(), "bullets": bullets,
@@ -342,7 +361,13 @@ pub fn query(settings: &Settings, args: &LessonsQueryArgs) -> Result<()> {
     for hit in &found.hits {
         let steps = hit.lesson.evidence_steps.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
         let evidence = format!("{} steps {steps}", hit.lesson.episode_id);
-        rows.row(&[&format!("{:.3}", hit.cosine), hit.lesson.kind.name(), &hit.lesson.domain, &hit.lesson.text, &evidence]);
+        rows.row(&[
+            &format!("{:.3}", hit.cosine),
+            hit.lesson.kind.name(),
+            &hit.lesson.domain,
+            &hit.lesson.text,
+            &evidence,
+        ]);
     }
     let bullets: Vec<String> = bullets.iter().map(|b| format!("- {b}")).collect();
     table::print(&format!("{rows}\n{}", bullets.join("\n")));

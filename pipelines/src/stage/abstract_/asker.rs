@@ -105,7 +105,8 @@ impl Asker {
         let mut answers = Vec::with_capacity(questions.len());
         for batch in questions.chunks(BATCH) {
             let affordable = self.take(batch.len());
-            let requests = batch[..affordable].iter().map(|q| self.request(q, form)).collect::<Result<Vec<_>>>()?;
+            let requests =
+                batch[..affordable].iter().map(|q| self.request(q, form)).collect::<Result<Vec<_>>>()?;
             let replies = self.call(&requests)?;
             let mut read_now: Vec<Result<Option<T>, (String, String)>> = Vec::with_capacity(batch.len());
             for reply in replies {

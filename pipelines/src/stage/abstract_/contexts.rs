@@ -36,8 +36,16 @@ pub struct Refining<'a> {
 
 impl<'a> Refining<'a> {
     /// An episode before its first refinement.
-    pub fn new(episode: &'a EpisodeRow, steps: &[StepRow], seen: &[StateStep], settings: RefineSettings) -> Self {
-        let done = (1..).zip(steps.iter().zip(seen)).map(|(number, (step, seen))| done(number, step, seen)).collect();
+    pub fn new(
+        episode: &'a EpisodeRow,
+        steps: &[StepRow],
+        seen: &[StateStep],
+        settings: RefineSettings,
+    ) -> Self {
+        let done = (1..)
+            .zip(steps.iter().zip(seen))
+            .map(|(number, (step, seen))| done(number, step, seen))
+            .collect();
         let (rules, written) = (Context::default(), None);
         let mut refining =
             Self { episode, done, rules, written, contexts: Vec::new(), states: Vec::new(), settings };
@@ -113,7 +121,11 @@ impl<'a> Refining<'a> {
 fn with_written(written: &str, since: &[Done]) -> String {
     let progress = written.split("Suggestion:").next().unwrap_or(written).trim();
     let since: Vec<String> = since.iter().map(Done::text).collect();
-    if since.is_empty() { progress.to_owned() } else { format!("{progress} Since then: {}.", since.join("; ")) }
+    if since.is_empty() {
+        progress.to_owned()
+    } else {
+        format!("{progress} Since then: {}.", since.join("; "))
+    }
 }
 
 /// Refines all episodes of a batch to their ends. A model is asked for one refinement of each episode at a time, since
@@ -162,9 +174,12 @@ pub fn schema(fields: &[(&str, Value)]) -> Value {
 /// A step as summaries tell it.
 pub fn done(number: u32, step: &StepRow, seen: &StateStep) -> Done {
     use Verb::{Complete, Impossible, Navigate, OpenApp, Paste, Select, SwitchWindow, Type};
-    let moves_on =
-        matches!(step.verb(), Ok(OpenApp | Navigate | SwitchWindow | Type | Select | Paste | Complete | Impossible));
-    let new_screen = seen.outcome == StepOutcome::Success && seen.changed_share.is_some_and(|share| share >= NEW_SCREEN);
+    let moves_on = matches!(
+        step.verb(),
+        Ok(OpenApp | Navigate | SwitchWindow | Type | Select | Paste | Complete | Impossible)
+    );
+    let new_screen =
+        seen.outcome == StepOutcome::Success && seen.changed_share.is_some_and(|share| share >= NEW_SCREEN);
     let result = match seen.outcome {
         // What a model saw is told; the rules see only that something changed.
         _ if !seen.labeler.starts_with("state-rules") => seen.text.clone(),

@@ -13,7 +13,8 @@ use super::asker::{Asker, Form, Question, text_of};
 use super::contexts::{label, schema};
 use super::screens::Seen;
 
-const FORM: &str = r#"{"result": "Succeeded. …", "outcome": "success" or "failure" or "unknown", "evidence": "…"}"#;
+const FORM: &str =
+    r#"{"result": "Succeeded. …", "outcome": "success" or "failure" or "unknown", "evidence": "…"}"#;
 /// Elements of each kind that a model is told.
 const TOLD: usize = 40;
 
@@ -80,9 +81,11 @@ fn of_elements(steps: &[StepRow], seen: &Seen, i: usize) -> Result<Option<Questi
 
 /// The elements that changed, a line for each.
 fn difference(before: &[Element], after: &[Element], change: &ElementChange) -> String {
-    let name = |e: &Element| format!("{} \"{}\" {}", e.role, e.text, e.states.join(" ")).trim_end().to_owned();
+    let name =
+        |e: &Element| format!("{} \"{}\" {}", e.role, e.text, e.states.join(" ")).trim_end().to_owned();
     let appeared = change.appeared.iter().map(|&j| format!("appeared: {}", name(&after[j])));
-    let changed = change.changed.iter().map(|&(i, j)| format!("changed: {} → {}", name(&before[i]), name(&after[j])));
+    let changed =
+        change.changed.iter().map(|&(i, j)| format!("changed: {} → {}", name(&before[i]), name(&after[j])));
     let gone = change.gone.iter().map(|&i| format!("gone: {}", name(&before[i])));
     let lines = appeared.take(TOLD).chain(changed.take(TOLD)).chain(gone.take(TOLD));
     let mut lines: Vec<String> = lines.collect();

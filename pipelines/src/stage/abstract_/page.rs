@@ -74,7 +74,8 @@ struct Card {
 /// # Errors
 /// Those of the template.
 pub fn render(sample: Sample, pictures: &Pictures) -> Result<String> {
-    let cards: Vec<Card> = sample.kept.into_iter().take(sample.wanted).map(|kept| card(kept, pictures)).collect();
+    let cards: Vec<Card> =
+        sample.kept.into_iter().take(sample.wanted).map(|kept| card(kept, pictures)).collect();
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -85,7 +86,8 @@ pub fn render(sample: Sample, pictures: &Pictures) -> Result<String> {
 
 fn card(kept: Kept, pictures: &Pictures) -> Card {
     let Kept { row, before, after } = kept;
-    let decoded = |name: &Option<String>| Rgb::decode(&std::fs::read(pictures.find(name.as_ref()?)?).ok()?).ok();
+    let decoded =
+        |name: &Option<String>| Rgb::decode(&std::fs::read(pictures.find(name.as_ref()?)?).ok()?).ok();
     let (before, after) = (decoded(&before), decoded(&after));
     let corners = || Some([row.left_px?, row.top_px?, row.right_px?, row.bottom_px?]);
     let region = corners();

@@ -17,7 +17,6 @@ use tracemill_models::state::{
 };
 use xxhash_rust::xxh3::xxh3_128;
 
-
 /// A picture that could not be used; a line of `rejects.jsonl`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PictureReject {
@@ -79,7 +78,8 @@ impl Screens<'_> {
     pub fn episode(&self, episode: &EpisodeRow, steps: &[StepRow]) -> Result<Seen> {
         let mut seen = Seen { steps: Vec::new(), elements: Vec::new(), rejects: Vec::new(), pictures: 0 };
         let is_phone = episode.platform == "mobile";
-        let mut before = steps.first().map_or(Shown::None, |s| self.load(s, is_phone, &Shown::None, &mut seen));
+        let mut before =
+            steps.first().map_or(Shown::None, |s| self.load(s, is_phone, &Shown::None, &mut seen));
         for (at, step) in steps.iter().enumerate() {
             let next = steps.get(at + 1);
             let shared = next.is_some_and(|n| n.screenshot.is_some() && n.screenshot == step.screenshot);
@@ -91,7 +91,8 @@ impl Screens<'_> {
             let elements = next.and_then(|next| elements_of(step, next));
             // The picture's size is the screen's where the source says none.
             let sized = sized(step, &before);
-            let row = self.step(sized.as_ref().unwrap_or(step), next, (&before, &after), elements.as_ref())?;
+            let row =
+                self.step(sized.as_ref().unwrap_or(step), next, (&before, &after), elements.as_ref())?;
             seen.steps.push(row);
             seen.elements.push(elements);
             before = after;
@@ -113,7 +114,11 @@ impl Screens<'_> {
             Shown::Unreadable
         };
         let Some(path) = self.pictures.find(name) else {
-            return refuse("missing", "not under the folders that the traces were read from (--image-root names another)".to_owned());
+            return refuse(
+                "missing",
+                "not under the folders that the traces were read from (--image-root names another)"
+                    .to_owned(),
+            );
         };
         let encoded = match std::fs::read(&path) {
             Ok(encoded) => encoded,
@@ -170,7 +175,8 @@ impl Screens<'_> {
             },
         };
         if let (Some(folder), Some([before, after])) = (&self.crops, crops) {
-            let stored = |crop: Rgb| crop.store(folder).with_context(|| format!("{}: a crop", folder.display()));
+            let stored =
+                |crop: Rgb| crop.store(folder).with_context(|| format!("{}: a crop", folder.display()));
             row.crop_before = Some(stored(before)?);
             row.crop_after = Some(stored(after)?);
         }
@@ -224,7 +230,9 @@ fn action_words(step: &StepRow) -> String {
     let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
     let told = words.contains("the point (");
     match step.truth().point.filter(|_| !told) {
-        Some([x, y]) => format!("{} [{}({},{})]", words.trim_end_matches('.'), step.action, x.round(), y.round()),
+        Some([x, y]) => {
+            format!("{} [{}({},{})]", words.trim_end_matches('.'), step.action, x.round(), y.round())
+        }
         None => words,
     }
 }
@@ -267,7 +275,11 @@ fn sized(step: &StepRow, shown: &Shown) -> Option<StepRow> {
     })
 }
 
-fn of_pixels(change: PixelChange, (before, after): (Picture<'_>, Picture<'_>), point: Option<[f64; 2]>) -> Change {
+fn of_pixels(
+    change: PixelChange,
+    (before, after): (Picture<'_>, Picture<'_>),
+    point: Option<[f64; 2]>,
+) -> Change {
     match change {
         PixelChange::None => Change::None,
         PixelChange::Resized => Change::Resized,
@@ -283,9 +295,7 @@ fn crops_of(change: PixelChange, before: &Loaded, after: &Loaded) -> Option<[Rgb
     match change {
         PixelChange::None => None,
         PixelChange::Region(region) => Some([&before.rgb, &after.rgb].map(|rgb| rgb.crop(region.corners()))),
-        PixelChange::Resized => {
-            Some([before.rgb.clone(), after.rgb.clone()])
-        }
+        PixelChange::Resized => Some([before.rgb.clone(), after.rgb.clone()]),
     }
 }
 

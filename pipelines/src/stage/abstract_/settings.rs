@@ -106,9 +106,20 @@ pub enum ImageRule {
 impl AbstractSection {
     /// What the published folder depends on: of the endpoint, only which model answers.
     pub fn identity(&self) -> Value {
-        let Self { margin_px, crops, refine, max_rejects, max_calls, max_tokens, structured, page_steps, endpoint, tokens: _ } =
-            self;
-        let models: Vec<String> = endpoint.endpoints.iter().map(|e| format!("{}@{}", e.model, e.revision)).collect();
+        let Self {
+            margin_px,
+            crops,
+            refine,
+            max_rejects,
+            max_calls,
+            max_tokens,
+            structured,
+            page_steps,
+            endpoint,
+            tokens: _,
+        } = self;
+        let models: Vec<String> =
+            endpoint.endpoints.iter().map(|e| format!("{}@{}", e.model, e.revision)).collect();
         json!({
             "margin_px": margin_px, "crops": crops, "refine": refine, "max_rejects": max_rejects, "max_calls": max_calls,
             "max_tokens": max_tokens, "structured": structured, "page_steps": page_steps, "models": models,

@@ -225,7 +225,10 @@ impl Accounting<'_> {
         let names: Vec<&str> = variants.iter().map(|(name, _)| name.as_str()).collect();
         let rows: Vec<_> =
             names.iter().zip(&totals).map(|(name, total)| total.json(name, episodes, &self.prices)).collect();
-        write_json(&draft.path("tokens.json"), &json!({ "episodes": episodes, "steps": steps, "variants": rows }))?;
+        write_json(
+            &draft.path("tokens.json"),
+            &json!({ "episodes": episodes, "steps": steps, "variants": rows }),
+        )?;
         std::fs::write(draft.path("tokens.svg"), chart::curves(&names[..3], &totals[..3])?)?;
         draft.count("episodes", episodes);
         draft.count("steps", steps);
@@ -244,7 +247,9 @@ impl Accounting<'_> {
     fn parts(&self, (episode, steps, states): &Abstracted) -> Result<Parts> {
         let whole = |i: usize| {
             let size = states[i].width_px.zip(states[i].height_px);
-            let pictured = states[i].screen_hash.is_some() && states[i].width_px.is_some() && steps[i].screenshot.is_some();
+            let pictured = states[i].screen_hash.is_some()
+                && states[i].width_px.is_some()
+                && steps[i].screenshot.is_some();
             size.filter(|_| pictured).map_or(0, |(w, h)| self.images.screen(w, h))
         };
         let screen = |i: usize| match whole(i) {
@@ -259,11 +264,17 @@ impl Accounting<'_> {
                 return 0;
             };
             let size = state.width_px.zip(state.height_px).unwrap_or((right, bottom));
-            if state.seen_in == "pixels" { 2 * self.images.region((right - left, bottom - top), size) } else { 0 }
+            if state.seen_in == "pixels" {
+                2 * self.images.region((right - left, bottom - top), size)
+            } else {
+                0
+            }
         };
-        let done: Vec<Done> = (1..).zip(steps.iter().zip(states)).map(|(n, (step, state))| done(n, step, state)).collect();
+        let done: Vec<Done> =
+            (1..).zip(steps.iter().zip(states)).map(|(n, (step, state))| done(n, step, state)).collect();
         let all = || 0..steps.len();
-        let asks: Vec<bool> = states.iter().map(|s| matches!(s.change.as_str(), "region" | "resized")).collect();
+        let asks: Vec<bool> =
+            states.iter().map(|s| matches!(s.change.as_str(), "region" | "resized")).collect();
         let lessons = match &self.lessons {
             None => (0, 0),
             Some(_) if episode.instruction.trim().is_empty() => (0, 0),
@@ -312,7 +323,11 @@ impl Accounting<'_> {
                 History::Full | History::Window => sum(&parts.raw[..t]),
                 History::Hisa { .. } => told[t],
             };
-            let read = Tokens { text_in: parts.fixed + lessons + text + seen.0, image_in: seen.1, out: parts.raw[t] };
+            let read = Tokens {
+                text_in: parts.fixed + lessons + text + seen.0,
+                image_in: seen.1,
+                out: parts.raw[t],
+            };
             counted.add(Module::Decision, read);
             if let History::Hisa { every, regions, abstraction, refinement, .. } = history {
                 if abstraction && parts.asks[t] {
@@ -323,7 +338,11 @@ impl Accounting<'_> {
                 // Refined before the next decision, where there is one.
                 let end = t + 1;
                 if refinement && end.is_multiple_of(every as usize) && end < steps {
-                    let new = if abstraction { sum(&parts.told[end - every as usize..end]) } else { sum(&parts.raw[end - every as usize..end]) };
+                    let new = if abstraction {
+                        sum(&parts.told[end - every as usize..end])
+                    } else {
+                        sum(&parts.raw[end - every as usize..end])
+                    };
                     let before = if end > every as usize { told[end - every as usize] } else { 0 };
                     let text_in = self.template("state-refinement") + parts.fixed + before + new;
                     counted.add(Module::Refinement, Tokens { text_in, out: told[end], ..Tokens::default() });
@@ -354,7 +373,8 @@ impl Accounting<'_> {
             refining.refine(None);
         }
         let text = |t: usize| {
-            let own = (every == self.refine.every).then(|| self.states.get(&(episode.episode_id.clone(), t as u32)));
+            let own = (every == self.refine.every)
+                .then(|| self.states.get(&(episode.episode_id.clone(), t as u32)));
             own.flatten().map_or(refining.states[t].text.as_str(), |(text, _)| text.as_str()).to_owned()
         };
         let tokens = |t: usize| {
@@ -373,7 +393,8 @@ impl Accounting<'_> {
 
 /// A step as a log keeps it: what was thought and what was done.
 fn raw(step: &StepRow) -> String {
-    let said = [&step.description, &step.thought, &step.instruction].into_iter().flatten().map(String::as_str);
+    let said =
+        [&step.description, &step.thought, &step.instruction].into_iter().flatten().map(String::as_str);
     let said = said.collect::<Vec<_>>().join(" ");
     format!("Step {}: {said} {}", step.step + 1, action_text(step))
 }
@@ -392,7 +413,9 @@ impl Total {
         if self.curve.len() < counted.decisions.len() {
             self.curve.resize(counted.decisions.len(), (0, 0, 0, 0));
         }
-        for (sum, (decision, spent)) in self.curve.iter_mut().zip(counted.decisions.iter().zip(&counted.spent)) {
+        for (sum, (decision, spent)) in
+            self.curve.iter_mut().zip(counted.decisions.iter().zip(&counted.spent))
+        {
             *sum = (sum.0 + 1, sum.1 + decision.text_in, sum.2 + decision.image_in, sum.3 + spent);
         }
     }
@@ -422,7 +445,18 @@ impl Total {
 
 fn summary(names: &[&str], totals: &[Total], episodes: u64, prices: &Prices) -> String {
     let per_task = |sum: u64| grouped((sum as f64 / episodes.max(1) as f64).round() as i64);
-    let columns = ["variant", "text in", "image in", "out", "decision", "abstraction", "refinement", "lessons", "total", "USD"];
+    let columns = [
+        "variant",
+        "text in",
+        "image in",
+        "out",
+        "decision",
+        "abstraction",
+        "refinement",
+        "lessons",
+        "total",
+        "USD",
+    ];
     let mut table = Table::new(&columns);
     for (name, total) in names.iter().zip(totals) {
         let all = total.all();
@@ -442,5 +476,8 @@ fn summary(names: &[&str], totals: &[Total], episodes: u64, prices: &Prices) -> 
             &format!("{:.4}", total.cost(prices) / episodes.max(1) as f64),
         ]);
     }
-    format!("{table}\nTokens for each task, means over {} episodes; the number of steps is the recorded one.\n", grouped(episodes as i64))
+    format!(
+        "{table}\nTokens for each task, means over {} episodes; the number of steps is the recorded one.\n",
+        grouped(episodes as i64)
+    )
 }

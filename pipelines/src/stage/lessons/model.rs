@@ -31,9 +31,14 @@ struct Told {
 ///
 /// # Errors
 /// What has to stop the stage.
-pub fn induce(asker: &mut Asker, batch: &[Abstracted], most: usize) -> Result<Vec<Option<(Vec<Lesson>, Vec<Value>)>>> {
-    let asked: Vec<usize> =
-        (0..batch.len()).filter(|&i| !batch[i].0.instruction.trim().is_empty() && !batch[i].1.is_empty()).collect();
+pub fn induce(
+    asker: &mut Asker,
+    batch: &[Abstracted],
+    most: usize,
+) -> Result<Vec<Option<(Vec<Lesson>, Vec<Value>)>>> {
+    let asked: Vec<usize> = (0..batch.len())
+        .filter(|&i| !batch[i].0.instruction.trim().is_empty() && !batch[i].1.is_empty())
+        .collect();
     let questions = asked.iter().map(|&i| question(&batch[i], most)).collect::<Result<Vec<_>>>()?;
     let labeler = label(asker, &questions);
     let answers = asker.ask(&questions, &form(), read)?;
@@ -84,7 +89,12 @@ fn read(value: &Value) -> Result<Vec<Told>, String> {
 }
 
 /// Keeps what the abstracted steps bear out and what holds no value of the task.
-fn verify((episode, steps, states): &Abstracted, told: Vec<Told>, most: usize, labeler: &str) -> (Vec<Lesson>, Vec<Value>) {
+fn verify(
+    (episode, steps, states): &Abstracted,
+    told: Vec<Told>,
+    most: usize,
+    labeler: &str,
+) -> (Vec<Lesson>, Vec<Value>) {
     let values = literals(episode, steps);
     let (mut kept, mut refused) = (Vec::new(), Vec::new());
     for one in told {

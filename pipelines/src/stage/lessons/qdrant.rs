@@ -60,7 +60,10 @@ impl Qdrant {
             Some(found) => {
                 let size = found["config"]["params"]["vectors"]["size"].as_u64();
                 if size != Some(self.dim as u64) {
-                    bail!("the collection has vectors of width {size:?}, the embedder makes {}: name another collection", self.dim);
+                    bail!(
+                        "the collection has vectors of width {size:?}, the embedder makes {}: name another collection",
+                        self.dim
+                    );
                 }
             }
         }
@@ -116,7 +119,9 @@ impl Qdrant {
         };
         let mut hits: Vec<LessonHit> =
             found["points"].as_array().into_iter().flatten().map(hit).collect::<Result<_>>()?;
-        hits.sort_by(|a, b| b.cosine.total_cmp(&a.cosine).then_with(|| a.lesson.lesson_id.cmp(&b.lesson.lesson_id)));
+        hits.sort_by(|a, b| {
+            b.cosine.total_cmp(&a.cosine).then_with(|| a.lesson.lesson_id.cmp(&b.lesson.lesson_id))
+        });
         Ok(hits)
     }
 
@@ -143,7 +148,8 @@ impl LessonStore for Qdrant {
     fn file(&mut self, lesson: Lesson, vector: Vec<f32>, settings: StoreSettings) -> Result<Filed> {
         let mut replaced: Vec<Replaced> = Vec::new();
         if lesson.kind != LessonKind::Require {
-            let filter = json!({ "must": [matching("kind", lesson.kind.name()), matching("domain", &lesson.domain)] });
+            let filter =
+                json!({ "must": [matching("kind", lesson.kind.name()), matching("domain", &lesson.domain)] });
             for LessonHit { lesson: old, cosine } in self.near(&vector, filter, settings.dedupe, PAGE)? {
                 if old.lesson_id != lesson.lesson_id {
                     replaced.push(Replaced {
@@ -164,7 +170,8 @@ impl LessonStore for Qdrant {
                 self.call(Method::POST, "/points/delete?wait=true", Some(json!({ "points": ids })))?;
             }
         }
-        let number = lesson.lesson_id.rsplit('!').next().and_then(|n| n.parse::<u64>().ok()).unwrap_or_default();
+        let number =
+            lesson.lesson_id.rsplit('!').next().and_then(|n| n.parse::<u64>().ok()).unwrap_or_default();
         // The domain in lower case beside its own: applications are named either way in queries.
         let payload = json!({
             "lesson": lesson, "kind": lesson.kind.name(), "domain": lesson.domain,

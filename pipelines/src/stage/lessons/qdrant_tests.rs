@@ -28,11 +28,15 @@ fn passes(filter: &Value, payload: &Value) -> bool {
     };
     let list = |name: &str| filter[name].as_array().cloned().unwrap_or_default();
     let should = list("should");
-    list("must").iter().all(holds) && !list("must_not").iter().any(holds) && (should.is_empty() || should.iter().any(holds))
+    list("must").iter().all(holds)
+        && !list("must_not").iter().any(holds)
+        && (should.is_empty() || should.iter().any(holds))
 }
 
 fn cosine(a: &Value, b: &Value) -> f64 {
-    let values = |v: &Value| v.as_array().expect("a vector").iter().map(|x| x.as_f64().expect("a number") as f32).collect();
+    let values = |v: &Value| {
+        v.as_array().expect("a vector").iter().map(|x| x.as_f64().expect("a number") as f32).collect()
+    };
     let (a, b): (Vec<f32>, Vec<f32>) = (values(a), values(b));
     f64::from(a.iter().zip(&b).map(|(x, y)| x * y).sum::<f32>())
 }
@@ -147,7 +151,8 @@ fn both_agree(url: &str) {
     ];
     for (id, kind, domain, cosine) in told {
         let filed = index.file(lesson(id, kind, domain), at(cosine), SETTINGS);
-        let served = LessonStore::file(&mut server, lesson(id, kind, domain), at(cosine), SETTINGS).expect("filed");
+        let served =
+            LessonStore::file(&mut server, lesson(id, kind, domain), at(cosine), SETTINGS).expect("filed");
         let names = |filed: &Filed| match filed {
             Filed::New => Vec::new(),
             Filed::Replacing(replaced) => replaced.iter().map(|r| r.lesson_id.clone()).collect(),
@@ -190,6 +195,9 @@ fn a_collection_of_another_width_and_an_absent_server_are_said() {
     let error = Qdrant::open(&section(&url), 3).err().expect("another width");
     assert!(format!("{error:#}").contains("width Some(2)"), "{error:#}");
     let error = Qdrant::open(&section("http://127.0.0.1:9"), 2).err().expect("nobody listens");
-    assert!(format!("{error:#}").contains("lessons.qdrant http://127.0.0.1:9/collections/lessons"), "{error:#}");
+    assert!(
+        format!("{error:#}").contains("lessons.qdrant http://127.0.0.1:9/collections/lessons"),
+        "{error:#}"
+    );
     assert!(Qdrant::open(&QdrantSection::default(), 2).expect("nothing to open").is_none());
 }

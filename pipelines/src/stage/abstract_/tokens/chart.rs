@@ -35,7 +35,12 @@ pub fn curves(names: &[&str], totals: &[Total]) -> Result<String> {
         for (half, (title, value)) in halves.iter().zip(kinds) {
             let lines: Vec<Vec<(f64, f64)>> = totals
                 .iter()
-                .map(|t| (1..).zip(&t.curve[..steps.min(t.curve.len())]).map(|(step, c)| (f64::from(step), value(c))).collect())
+                .map(|t| {
+                    (1..)
+                        .zip(&t.curve[..steps.min(t.curve.len())])
+                        .map(|(step, c)| (f64::from(step), value(c)))
+                        .collect()
+                })
                 .collect();
             draw(half, title, names, &lines)?;
         }

@@ -46,7 +46,9 @@ impl ImageCounter {
     /// Tokens of a region of a screen, scaled as the screen is.
     pub fn region(&self, (width_px, height_px): (u32, u32), screen: (u32, u32)) -> u64 {
         let Some([to_width, to_height]) = self.resolution else { return self.tokens(width_px, height_px) };
-        let scaled = |px: u32, to: u32, of: u32| (u64::from(px) * u64::from(to)).div_ceil(u64::from(of.max(1))).max(1) as u32;
+        let scaled = |px: u32, to: u32, of: u32| {
+            (u64::from(px) * u64::from(to)).div_ceil(u64::from(of.max(1))).max(1) as u32
+        };
         self.tokens(scaled(width_px, to_width, screen.0), scaled(height_px, to_height, screen.1))
     }
 
@@ -93,7 +95,9 @@ impl Prices {
     /// # Errors
     /// Names the file.
     pub fn read(path: Option<&Path>) -> Result<Self> {
-        let Some(path) = path else { return toml::from_str(PRICES).context("the prices that are compiled in") };
+        let Some(path) = path else {
+            return toml::from_str(PRICES).context("the prices that are compiled in");
+        };
         let at = || format!("abstract.tokens.prices {}", path.display());
         toml::from_str(&std::fs::read_to_string(path).with_context(at)?).with_context(at)
     }
