@@ -192,9 +192,15 @@ impl LessonStore for Qdrant {
             }
             names
         };
-        let filter = json!({ "must_not": [required], "should": of_domain(false) });
+        let mut filter = json!({ "must_not": [required] });
+        let mut all_required = json!({ "must": [required] });
+        // An empty `should` is not the same as none: some engines take nothing then.
+        if lower.is_some() {
+            filter["should"] = json!(of_domain(false));
+            all_required["should"] = json!(of_domain(true));
+        }
         let hits = self.near(query, filter, settings.threshold, settings.top)?;
-        let required = self.every(&json!({ "must": [required], "should": of_domain(true) }))?;
+        let required = self.every(&all_required)?;
         Ok(Retrieved { required, hits })
     }
 }
