@@ -35,6 +35,9 @@ fn screen(step: usize) -> Rgb {
     Rgb { width_px: width as u32, height_px: height as u32, bytes }
 }
 
+/// One of a screen's two files.
+type File = fn(&(Vec<u8>, Vec<u8>)) -> &[u8];
+
 fn regions(c: &mut Criterion) {
     let files = [0, 1].map(|step| {
         let rgb = screen(step);
@@ -52,7 +55,6 @@ fn regions(c: &mut Criterion) {
     group.bench_function("decoded", |b| {
         b.iter(|| (0..PAIRS).into_par_iter().filter_map(|_| region(&decoded[0], &decoded[1])).count());
     });
-    type File = fn(&(Vec<u8>, Vec<u8>)) -> &[u8];
     for (name, file) in [("png", (|f| &f.0) as File), ("jpeg", |f| &f.1)] {
         // Both pictures of each pair are decoded; in an episode every picture is decoded once.
         group.bench_function(format!("{name}, both decoded"), |b| {

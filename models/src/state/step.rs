@@ -253,7 +253,7 @@ fn quoted((before, after, change): Seen<'_>) -> String {
 }
 
 /// Texts that are on the screen after and were not there before.
-fn new_texts<'a>((_, after, change): Seen<'a>) -> impl Iterator<Item = &'a str> {
+fn new_texts((_, after, change): Seen<'_>) -> impl Iterator<Item = &str> {
     change.appeared.iter().copied().chain(change.changed.iter().map(|c| c.1)).map(|j| after[j].text.as_str())
 }
 

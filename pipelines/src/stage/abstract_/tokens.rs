@@ -211,7 +211,7 @@ impl Accounting<'_> {
                 .par_iter()
                 .map(|episode| {
                     let parts = self.parts(episode)?;
-                    variants.iter().map(|(_, history)| self.episode(episode, &parts, *history)).collect()
+                    Ok(variants.iter().map(|(_, history)| self.episode(episode, &parts, *history)).collect())
                 })
                 .collect::<Result<_>>()?;
             for one in &counted {
@@ -299,7 +299,7 @@ impl Accounting<'_> {
         })
     }
 
-    fn episode(&self, episode: &Abstracted, parts: &Parts, history: History) -> Result<Counted> {
+    fn episode(&self, episode: &Abstracted, parts: &Parts, history: History) -> Counted {
         let steps = parts.raw.len();
         let mut counted = Counted { modules: BTreeMap::new(), decisions: Vec::new(), spent: Vec::new() };
         let lessons = match history {
@@ -356,7 +356,7 @@ impl Accounting<'_> {
             let text_in = self.template("lesson-induction") + parts.fixed + text;
             counted.add(Module::Induction, Tokens { text_in, ..Tokens::default() });
         }
-        Ok(counted)
+        counted
     }
 
     /// Tokens of the history that `HiSA` tells before each step.

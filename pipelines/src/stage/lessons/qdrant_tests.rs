@@ -65,7 +65,7 @@ async fn answer(State(fake): State<Arc<Mutex<Fake>>>, method: HttpMethod, uri: U
             let gone = body["points"].as_array().cloned().unwrap_or_default();
             let filter = &body["filter"];
             fake.points.retain(|id, point| {
-                !gone.contains(&json!(id)) && !(filter.is_object() && passes(filter, &point["payload"]))
+                !(gone.contains(&json!(id)) || filter.is_object() && passes(filter, &point["payload"]))
             });
             json!({})
         }

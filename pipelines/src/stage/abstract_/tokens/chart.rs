@@ -19,7 +19,7 @@ fn error(error: impl std::fmt::Display) -> anyhow::Error {
 /// # Errors
 /// Those of the drawing library.
 pub fn curves(names: &[&str], totals: &[Total]) -> Result<String> {
-    let most = totals.iter().flat_map(|t| t.curve.first()).map(|c| c.0).max().unwrap_or(0);
+    let most = totals.iter().filter_map(|t| t.curve.first()).map(|c| c.0).max().unwrap_or(0);
     let fewest = (most as f64 * FEWEST_SHARE).ceil().max(1.0) as u64;
     let steps = totals.iter().map(|t| t.curve.iter().filter(|c| c.0 >= fewest).count()).max().unwrap_or(0);
     let mut out = String::new();
