@@ -18,6 +18,8 @@ mod readme;
 mod real_data;
 /// Screens: trees compressed, with their audit.
 mod screens;
+/// State abstraction, lessons and token accounting.
+mod states;
 /// Shared helpers: the program, folders, comparison.
 mod support;
 /// `topology`: graphs, forests and calls of `visit`.

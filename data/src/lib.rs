@@ -13,6 +13,7 @@ pub mod export;
 pub mod grammar;
 pub mod nav;
 pub mod parquet_io;
+pub mod picture;
 pub mod prompt;
 pub mod sim;
 pub mod trace;

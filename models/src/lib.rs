@@ -13,3 +13,4 @@ pub mod optim;
 pub mod policy;
 pub mod rl;
 pub mod skill;
+pub mod state;

@@ -13,16 +13,18 @@ use crate::{stage, table};
 type StageFn = fn(&Settings, &Run) -> Result<Report>;
 
 /// Every stage that a recipe may name, in the order of the flow.
-const STAGES: [(&str, StageFn); 10] = [
+const STAGES: [(&str, StageFn); 12] = [
     ("sample", stage::sample::run),
     ("ingest", stage::ingest::run),
     ("observe", stage::observe::run),
+    ("abstract", stage::abstract_::run),
     ("label", stage::label::run),
     ("embed", stage::embed::run),
     ("encode", stage::encode::run),
     ("cluster", stage::cluster::run),
     ("induce", stage::induce::run),
     ("memory", stage::memory::run),
+    ("lessons", stage::lessons::build),
     ("report", stage::report::run),
 ];
 

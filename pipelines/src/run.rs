@@ -123,7 +123,11 @@ impl Run {
     pub fn require(&self, relative: &str, stage: &str) -> Result<PathBuf> {
         let path = self.path(relative);
         if !path.exists() {
-            let command = if stage == "memory" { "memory build" } else { stage };
+            let command = match stage {
+                "memory" => "memory build",
+                "lessons" => "lessons build",
+                other => other,
+            };
             bail!(
                 "{} is missing: run `tracemill {command} --run {}` first",
                 path.display(),

@@ -17,6 +17,7 @@ use tracemill_models::skill::SkillSettings;
 use crate::chat::{ChatSettings, OpenAiSettings};
 use crate::config::InputSetting;
 use crate::executor::Coordinates;
+use crate::stage::abstract_::{AbstractSection, LessonsSection};
 use crate::train::{GrpoSection, LocalModelSection, PolicySection, SftSection};
 
 /// Everything a run depends on.
@@ -33,6 +34,12 @@ pub struct Settings {
     /// Screens as text.
     #[serde(default)]
     pub observe: ObserveSection,
+    /// Changed regions, abstracted steps, refined contexts.
+    #[serde(default, rename = "abstract")]
+    pub abstraction: AbstractSection,
+    /// Lessons.
+    #[serde(default)]
+    pub lessons: LessonsSection,
     /// Segmentation into intent units.
     pub label: SegmentSettings,
     /// Text embedder.

@@ -5,6 +5,7 @@ mod alias;
 mod intents;
 mod plan;
 mod skill;
+mod state;
 mod truth;
 
 pub use agent::{AgentPrompt, AgentRole, RowScreen};
@@ -17,4 +18,5 @@ pub use plan::{
     PlanUnit, TaskUnit, TraceArg, TraceStep,
 };
 pub use skill::{RemovedStep, Skill, SkillArg, SkillStep};
+pub use state::{Lesson, LessonKind, Replaced, StateContext, StateStep, StateText, StepOutcome};
 pub use truth::{ScreenPixels, Truth};

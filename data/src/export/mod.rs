@@ -17,7 +17,7 @@ mod verl;
 
 pub use parquet_rows::{Bytes, ImageCell, MessageCell};
 pub use pool::PoolRow;
-pub use sample::{Exporter, Form, Kind, Lineage, Sample, Skipped, State};
+pub use sample::{Exporter, Form, Kind, Lineage, Sample, Skipped, State, action_text};
 pub use split::{Choice, Split, Splitter, task_key};
 pub use target::{ExportError, Picture, Pictures, Target, TargetFile, Written, companions};
 pub use temporal::{TemporalRow, pair_id, pairs, question};

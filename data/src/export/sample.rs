@@ -1,5 +1,6 @@
 //! From a step to a row: prompt, reply, truth, and where each of them comes from.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -93,8 +94,12 @@ pub struct Lineage {
     pub prompt: String,
     /// Hash of the template: training refuses rows that were asked in other words.
     pub prompt_hash: String,
-    /// Where the state comes from: `context` (the source's), `first` or `state@1` (by rule).
+    /// Where the state comes from: `context` (the source's), `first`, `state@1` (by rule), or `states:` and who wrote
+    /// it in `R/states`.
     pub state_from: String,
+    /// The same of the state that a State Tracker's SFT row has to tell; empty in other rows.
+    #[serde(default)]
+    pub next_state_from: String,
     /// Where the reply's thought comes from: `source`, or empty where there is none.
     pub thought_from: String,
     /// Where the low-level instruction comes from: `source`, or the rule that worded it.
@@ -173,8 +178,8 @@ impl Skipped {
 pub struct State {
     /// The text.
     pub text: String,
-    /// `context`, `first` or the template's name.
-    pub from: &'static str,
+    /// `context`, `first`, the template's name, or `states:` and who wrote it.
+    pub from: Cow<'static, str>,
 }
 
 /// The rule that tells a state from the steps so far.
@@ -213,10 +218,15 @@ impl Exporter {
         if episode.instruction.trim().is_empty() {
             return Ok(steps.iter().map(|_| Err(Skipped::NoTask)).collect());
         }
-        let last = extra.as_ref().and_then(|e| e["final_state"].as_str());
+        let told = episode.final_state.as_ref();
+        let source = || extra.as_ref().and_then(|e| e["final_state"].as_str());
+        let last = told.map(|(text, _)| text.as_str()).or_else(source);
         let mut states: Vec<State> = Vec::with_capacity(steps.len() + 1);
         for at in 0..=steps.len() {
             states.push(Self::state(steps, at, last)?);
+        }
+        if let (Some((_, by)), Some(state)) = (told, states.last_mut()) {
+            state.from = by_states(by);
         }
         (0..steps.len()).map(|at| self.row(&Place { episode, steps, states: &states, last, at })).collect()
     }
@@ -229,16 +239,17 @@ impl Exporter {
     pub fn state(steps: &[StepRow], at: usize, last: Option<&str>) -> Result<State, PromptError> {
         let told = steps.get(at).and_then(|s| s.context.as_deref()).or(last.filter(|_| at == steps.len()));
         if let Some(text) = told.filter(|text| !text.trim().is_empty()) {
-            return Ok(State { text: text.to_owned(), from: "context" });
+            let by = steps.get(at).and_then(|s| s.context_from.as_deref());
+            return Ok(State { text: text.to_owned(), from: by.map_or(Cow::Borrowed("context"), by_states) });
         }
         if at == 0 {
-            return Ok(State { text: FIRST_STATE.to_owned(), from: "first" });
+            return Ok(State { text: FIRST_STATE.to_owned(), from: Cow::Borrowed("first") });
         }
         let done: Vec<String> = steps[..at]
             .iter()
             .map(|step| step.instruction.clone().unwrap_or_else(|| step_trace(step)))
             .collect();
-        Ok(State { text: registry().rule_state(&done)?, from: RULE_STATE })
+        Ok(State { text: registry().rule_state(&done)?, from: Cow::Borrowed(RULE_STATE) })
     }
 
     fn row(self, place: &Place<'_>) -> Result<Result<Sample, Skipped>, PromptError> {
@@ -266,7 +277,7 @@ impl Exporter {
         };
         let agent = place.agent(self.role, place.at, state, String::new());
         let lineage = Lineage {
-            state_from: state.from.to_owned(),
+            state_from: state.from.to_string(),
             thought_from: if thought.is_empty() { String::new() } else { "source".to_owned() },
             instruction_from: instruction_from.to_owned(),
             ..Lineage::default()
@@ -291,11 +302,12 @@ impl Exporter {
         let after = &place.states[next];
         // A state by rule can be told after the last step too; a source that keeps states has not told it.
         let untold = next == place.steps.len() && place.last.is_none() && step.context.is_some();
-        let lineage = Lineage { state_from: state.from.to_owned(), ..Lineage::default() };
+        let lineage = Lineage { state_from: state.from.to_string(), ..Lineage::default() };
         if self.kind == Kind::Sft {
             if untold {
                 return Ok(Err(Skipped::NoNextState));
             }
+            let lineage = Lineage { next_state_from: after.from.to_string(), ..lineage };
             let reply = Some(match self.form {
                 Form::Paper => tagged("", &after.text),
                 Form::CesCode => after.text.clone(),
@@ -459,12 +471,17 @@ impl Place<'_> {
     }
 }
 
+/// A state of `R/states`, by who wrote it.
+fn by_states(labeler: &str) -> Cow<'static, str> {
+    Cow::Owned(format!("states:{labeler}"))
+}
+
 fn tagged(thought: &str, answer: &str) -> String {
     format!("<think>{thought}</think><answer>{answer}</answer>")
 }
 
 /// The true action in CES's grammar, in pixels where the screen's size is known.
-pub(crate) fn action_text(step: &StepRow) -> String {
+pub fn action_text(step: &StepRow) -> String {
     let truth = step.truth();
     let place = |[x, y]: [f64; 2]| Position { x: x.round(), y: y.round(), frame: FrameName::Pixels };
     let mut action = Action::new(step.verb().unwrap_or(Verb::Click), "");

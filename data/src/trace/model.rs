@@ -303,6 +303,9 @@ pub struct EpisodeRow {
     pub steps: u32,
     /// See [`Episode::extra`].
     pub extra: Option<String>,
+    /// The state after the last step and who told it, from `R/states`; no column of the traces.
+    #[serde(skip)]
+    pub final_state: Option<(String, String)>,
 }
 
 /// A row of `R/traces/steps.parquet`: a [`Step`] with its action's fields side by side.
@@ -343,6 +346,9 @@ pub struct StepRow {
     /// The screen as prompts show it, from `R/observations`; no column of the traces.
     #[serde(skip)]
     pub observation: Option<String>,
+    /// Who told `context`, where it is from `R/states`; no column of the traces.
+    #[serde(skip)]
+    pub context_from: Option<String>,
 }
 
 /// The partition, of `partitions`, that an episode belongs to: `xxh3(episode_id) mod partitions`.
@@ -416,6 +422,7 @@ impl Episode {
             split: self.split,
             steps: steps.len() as u32,
             extra: self.extra,
+            final_state: None,
         };
         (row, steps)
     }
@@ -456,6 +463,7 @@ impl StepRow {
             context: step.context,
             subtask: step.subtask,
             observation: None,
+            context_from: None,
         }
     }
 

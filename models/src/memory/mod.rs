@@ -10,6 +10,8 @@ pub mod plan;
 mod retrieve;
 mod vectors;
 
+pub(crate) use vectors::dot;
+
 use thiserror::Error;
 
 pub use index::{Backend, IndexSettings, Recall, UnitHit, UnitIndex};

@@ -14,7 +14,7 @@ const BLOCK_ROWS: usize = 2048;
 const NORM_TOLERANCE: f64 = 1e-3;
 
 /// Inner product, in a fixed order of additions: the same bits on every platform and thread count.
-pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
+pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut sums = [0f32; LANES];
     let (a_lanes, a_rest) = a.as_chunks::<LANES>();
     let (b_lanes, b_rest) = b.as_chunks::<LANES>();

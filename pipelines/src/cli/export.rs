@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use tracemill_data::artifact::AgentRole;
 
+use crate::stage::export::Contexts;
 use crate::stage::observe::Shown as Observation;
 
 #[derive(Debug, Subcommand)]
@@ -80,6 +81,9 @@ pub struct ExportArgs {
     /// What prompts show of a screen; compressed and linear are those of R/observations.
     #[arg(long, value_enum, default_value = "screenshot", conflicts_with = "text_screens")]
     pub observation: Observation,
+    /// Whose contexts rows have; states are those of R/states (`abstract`).
+    #[arg(long, value_enum, default_value = "source")]
+    pub contexts: Contexts,
     /// `path` or `bytes` [default: bytes for verl, trl and openai].
     #[arg(long, value_name = "FORM")]
     pub images: Option<String>,

@@ -5,6 +5,7 @@ mod export;
 mod feedback;
 mod plan;
 mod screens;
+mod states;
 mod topology;
 mod train;
 
@@ -27,6 +28,8 @@ pub use feedback::{
 use feedback::{ScoreCommand, ServeCommand};
 pub use plan::{PlanApproveArgs, PlanArgs, PlanCommand, PlanHistoryArgs, PlanRejectArgs};
 pub use screens::CompressArgs;
+use states::{AbstractArgs, LessonsCommand};
+pub use states::{LessonsHistoryArgs, LessonsQueryArgs};
 use topology::TopologyCommand;
 pub use topology::{TopologyBuildArgs, TopologyShowArgs, TopologyVisitArgs};
 use train::TrainCommand;
@@ -56,6 +59,8 @@ enum Command {
     Ingest(IngestArgs),
     /// Render the screens of R/traces as compact text into R/observations.
     Observe(StageArgs),
+    /// Find what each step changed on the screen, and refine contexts, into R/states.
+    Abstract(AbstractArgs),
     /// Cut episodes into intent units and write their views to R/units.
     Label(StageArgs),
     /// Embed the views into R/embeddings.
@@ -73,6 +78,11 @@ enum Command {
     },
     /// Plan a command with the memory; approve, reject and list plans.
     Plan(PlanArgs),
+    /// What trajectories teach: build a store of lessons, query it, see what replaced what.
+    Lessons {
+        #[command(subcommand)]
+        command: LessonsCommand,
+    },
     /// Measure what a run has found.
     Eval {
         #[command(subcommand)]
@@ -308,6 +318,7 @@ impl Cli {
             Command::Sample(args) => sample(args),
             Command::Ingest(args) => ingest(args),
             Command::Observe(args) => one_stage(&args, stage::observe::run),
+            Command::Abstract(args) => states::abstract_run(args),
             Command::Label(args) => one_stage(&args, stage::label::run),
             Command::Embed(args) => one_stage(&args, stage::embed::run),
             Command::Encode(args) => one_stage(&args, stage::encode::run),
@@ -317,6 +328,7 @@ impl Cli {
             Command::Memory { command: MemoryCommand::Query(args) } => {
                 stage::memory::query(&args.common.settings()?, &args)
             }
+            Command::Lessons { command } => states::lessons(command),
             Command::Eval { command: EvalCommand::Encoder(args) } => {
                 stage::eval::encoder(&args.common.settings()?, &args)
             }

@@ -144,7 +144,7 @@ fn origins(set: &Dataset) -> Check {
     let share = |of: &dyn Fn(&Lineage) -> bool| {
         set.lineage.iter().filter(|l| of(l)).count() as f64 / set.lineage.len() as f64
     };
-    let states = share(&|l| l.state_from.contains('@'));
+    let states = share(&|l| l.state_from.starts_with("state@") || l.state_from.contains("-rules@"));
     let worded = share(&|l| l.instruction_from.contains('@'));
     let silent =
         share(&|l| l.role == "coordinator" && !l.instruction_from.is_empty() && l.thought_from.is_empty());

@@ -98,6 +98,7 @@ impl Lineage<'_> {
             "in": places.iter().map(shown).collect::<Vec<_>>(),
             "prompt": format!("{}, hash {}", row.prompt, row.prompt_hash),
             "state from": row.state_from,
+            "next state from": row.next_state_from,
             "thought from": row.thought_from,
             "instruction from": row.instruction_from,
             "picture": row.image,

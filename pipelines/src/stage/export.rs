@@ -1,5 +1,7 @@
 //! `export sft` and `export rl`: a run's traces → a data set that a training framework loads as it is.
 
+mod beside;
+
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -19,12 +21,13 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::cli::ExportArgs;
 use crate::manifest::read as read_manifest;
-use crate::observed::Observed;
 use crate::publish::Folder;
 use crate::run::Run;
 use crate::stage::observe::Shown;
 use crate::stage::{dataset_card, validate};
 use crate::table::{self, Table, grouped};
+use beside::Beside;
+pub use beside::Contexts;
 
 /// Episodes that are turned into rows at a time: what is held in memory.
 const EPISODES: usize = 256;
@@ -39,8 +42,7 @@ struct Plan {
     sample: Option<usize>,
     pictures: Pictures,
     shown: Shown,
-    /// Screens of `R/observations`, where prompts show those.
-    observed: Option<Observed>,
+    beside: Beside,
 }
 
 /// Exports a data set.
@@ -76,8 +78,10 @@ pub fn run(args: &ExportArgs, kind: Kind) -> Result<()> {
     let card = dataset_card::card(kind, plan.exporter, plan.target, &counts);
     std::fs::write(folder.dir().join("README.md"), card)?;
     let settings = plan.settings(args);
-    let observations = plan.observed.is_some().then_some("observations/observations.parquet");
-    let inputs = ["traces/episodes.parquet", "traces/steps.parquet"].into_iter().chain(observations);
+    let observations = plan.beside.observed.is_some().then_some("observations/observations.parquet");
+    let states = plan.beside.states.is_some().then_some("states/states.parquet");
+    let inputs = ["traces/episodes.parquet", "traces/steps.parquet"];
+    let inputs = inputs.into_iter().chain(observations).chain(states);
     let inputs: Vec<_> = inputs.map(|p| (run.path(p), p.to_owned())).collect();
     folder.publish(settings, args.seed, &inputs, counts)?;
     summary(&out, &splits, &tally);
@@ -138,22 +142,22 @@ impl Plan {
             sample: if args.all { None } else { args.sample },
             pictures: Pictures { roots, held, required: held },
             shown,
-            observed: Observed::read(run, shown)?,
+            beside: Beside::of(run, shown, args.contexts)?,
         })
     }
 
     fn settings(&self, args: &ExportArgs) -> Value {
-        let Self { exporter, target, splitter, sample, pictures, shown, observed: _ } = self;
+        let Self { exporter, target, splitter, sample, pictures, shown, beside } = self;
         json!({
             "kind": exporter.kind, "role": exporter.role, "profile": exporter.form, "target": target,
-            "worded": exporter.worded, "observation": shown, "test_share": splitter.test_share, "keep_source_splits": splitter.keep_source,
+            "worded": exporter.worded, "observation": shown, "contexts": beside.contexts, "test_share": splitter.test_share, "keep_source_splits": splitter.keep_source,
             "sample": sample, "images": if pictures.held { "bytes" } else { "path" }, "image_root": args.image_root,
         })
     }
 }
 
 /// The folders that the run's traces were read from, where they are still there.
-pub(super) fn traced_roots(run: &Run) -> Result<Vec<Input>> {
+pub(crate) fn traced_roots(run: &Run) -> Result<Vec<Input>> {
     let manifest = read_manifest(&run.path("traces/manifest.json"))?;
     let inputs = manifest.as_ref().and_then(|m| m.settings["inputs"].as_array().cloned()).unwrap_or_default();
     let path = |input: &Value| {
@@ -206,7 +210,7 @@ impl Drawn {
             }
         }
         let coordinates = plan.exporter.role == AgentRole::Coordinator;
-        for_each_batch(run, plan.observed.as_ref(), EPISODES, |batch| {
+        for_each_batch(run, &plan.beside, EPISODES, |batch| {
             drawn.pictured |=
                 coordinates && batch.iter().any(|(_, steps)| steps.iter().any(|s| s.screenshot.is_some()));
             for (episode, _) in batch {
@@ -264,7 +268,7 @@ fn row_ids(plan: &Plan, episode: &EpisodeRow, steps: &[StepRow]) -> Result<Vec<S
 /// Calls `visit` with the episodes of a run, some at a time.
 fn for_each_batch(
     run: &Run,
-    observed: Option<&Observed>,
+    beside: &Beside,
     size: usize,
     mut visit: impl FnMut(&[(EpisodeRow, Vec<StepRow>)]) -> Result<()>,
 ) -> Result<()> {
@@ -274,11 +278,7 @@ fn for_each_batch(
         if batch.is_empty() {
             return Ok(());
         }
-        if let Some(observed) = observed {
-            for step in batch.iter_mut().flat_map(|(_, steps)| steps) {
-                step.observation = observed.text(step).map(str::to_owned);
-            }
-        }
+        batch.iter_mut().for_each(|(episode, steps)| beside.attach(episode, steps));
         visit(&batch)?;
     }
 }
@@ -292,7 +292,7 @@ fn write_rows(
     tally: &mut Tally,
 ) -> Result<()> {
     let size = if plan.pictures.held && drawn.pictured { EPISODES_WITH_PICTURES } else { EPISODES };
-    for_each_batch(run, plan.observed.as_ref(), size, |batch| {
+    for_each_batch(run, &plan.beside, size, |batch| {
         let made: Vec<Vec<Made>> =
             batch.par_iter().map(|(e, s)| episode_rows(plan, drawn, e, s)).collect::<Result<_>>()?;
         let mut ready: BTreeMap<Split, Vec<Written>> = BTreeMap::new();
@@ -409,6 +409,7 @@ struct Tally {
     moved: u64,
     actions: BTreeMap<String, u64>,
     states: BTreeMap<String, u64>,
+    next_states: BTreeMap<String, u64>,
     prompts: BTreeSet<(String, String)>,
     thoughtless: u64,
     worded: u64,
@@ -428,6 +429,9 @@ impl Tally {
                 let lineage = &row.sample.lineage;
                 *self.actions.entry(row.sample.agent.truth.action.clone()).or_default() += 1;
                 *self.states.entry(lineage.state_from.clone()).or_default() += 1;
+                if !lineage.next_state_from.is_empty() {
+                    *self.next_states.entry(lineage.next_state_from.clone()).or_default() += 1;
+                }
                 self.prompts.insert((lineage.prompt.clone(), lineage.prompt_hash.clone()));
                 let coordinates = row.sample.agent.role == AgentRole::Coordinator;
                 self.thoughtless +=
@@ -467,6 +471,7 @@ impl Tally {
             ("episodes_moved_to_test", json!(self.moved)),
             ("actions", json!(self.actions)),
             ("states_from", json!(self.states)),
+            ("next_states_from", json!(self.next_states)),
             ("replies_without_thought", json!(self.thoughtless)),
             ("instructions_worded_by_rule", json!(self.worded)),
             ("prompts", json!(prompts)),

@@ -1,5 +1,6 @@
 //! One file for each subcommand. A stage is `fn run(&Settings, &Run) -> Result<Report>`.
 
+pub mod abstract_;
 pub mod cluster;
 pub mod compress;
 mod dataset_card;
@@ -19,6 +20,7 @@ pub mod induce;
 pub mod ingest;
 pub mod label;
 pub mod ledger;
+pub mod lessons;
 pub mod memory;
 pub mod observe;
 pub mod plan;
