@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::support::{fails, ok};
 
 fn said(dir: &Path, args: &[&str]) -> String {
-    String::from_utf8(ok(dir, args).stdout).unwrap()
+    String::from_utf8(ok(dir, args).stdout).expect("UTF-8")
 }
 
 /// The stages from ingest to skills over some of the corpus.
@@ -27,7 +27,7 @@ fn run(dir: &Path, name: &str, inputs: &[(&str, &str)]) {
 
 #[test]
 fn two_runs_differ_by_what_they_were_made_of() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().expect("a folder");
     let dir = dir.path();
     ok(dir, &["sample", "--out", "corpus", "--episodes", "80", "--seed", "3"]);
     let (phone, desktop) = (("gui-odyssey", "corpus/phone"), ("ui-log", "corpus/desktop"));
@@ -36,7 +36,7 @@ fn two_runs_differ_by_what_they_were_made_of() {
 
     // A run and itself: nothing.
     let same = said(dir, &["diff", "a", "a", "--json"]);
-    let same: Value = serde_json::from_str(&same).unwrap();
+    let same: Value = serde_json::from_str(&same).expect("JSON");
     for list in
         [&same["causes"], &same["intent_groups"]["changes"], &same["subgroups"]["changes"], &same["skills"]]
     {
@@ -48,30 +48,30 @@ fn two_runs_differ_by_what_they_were_made_of() {
     // One source more: it is named, all its units are new, and every change has a reason.
     let text = said(dir, &["diff", "a", "b", "--out", "diff"]);
     assert!(text.contains("ui-log corpus/desktop"), "{text}");
-    let json = std::fs::read_to_string(dir.join("diff/diff.json")).unwrap();
-    let diff: Value = serde_json::from_str(&json).unwrap();
-    let sources: Vec<&str> = { diff["causes"].as_array().unwrap().iter() }
+    let json = std::fs::read_to_string(dir.join("diff/diff.json")).expect("written");
+    let diff: Value = serde_json::from_str(&json).expect("JSON");
+    let sources: Vec<&str> = { diff["causes"].as_array().expect("a list").iter() }
         .filter(|cause| cause["kind"] == "source")
-        .map(|cause| cause["what"].as_str().unwrap())
+        .map(|cause| cause["what"].as_str().expect("text"))
         .collect();
     assert_eq!(sources, ["ui-log corpus/desktop"]);
     assert_eq!(diff["units"]["only_before"], 0);
     let new = &diff["units"]["only_after_by_source"];
-    assert_eq!(new.as_object().unwrap().keys().collect::<Vec<_>>(), ["ui-log"]);
+    assert_eq!(new.as_object().expect("an object").keys().collect::<Vec<_>>(), ["ui-log"]);
     assert_eq!(new["ui-log"], diff["units"]["only_after"]);
-    let changes = diff["subgroups"]["changes"].as_array().unwrap();
+    let changes = diff["subgroups"]["changes"].as_array().expect("a list");
     assert!(changes.iter().any(|change| change["became"] == "added"), "{changes:?}");
     for change in changes {
-        let count = |key: &str| change[key].as_u64().unwrap();
-        let members = change["new_members"].as_object().unwrap().len();
+        let count = |key: &str| change[key].as_u64().expect("a count");
+        let members = change["new_members"].as_object().expect("an object").len();
         let moved: u64 = ["from_noise", "from_groups", "to_noise", "to_groups"].map(count).iter().sum();
         let regrouped = ["split", "merged", "regrouped"].iter().any(|word| change["became"] == *word);
         assert!(members > 0 || moved > 0 || regrouped, "a change without a reason: {change}");
     }
-    let page = std::fs::read_to_string(dir.join("diff/diff.html")).unwrap();
+    let page = std::fs::read_to_string(dir.join("diff/diff.html")).expect("written");
     assert!(page.contains("ui-log corpus/desktop") && page.contains(">added<"), "{page}");
 
-    std::fs::create_dir(dir.join("empty")).unwrap();
+    std::fs::create_dir(dir.join("empty")).expect("a folder");
     let error = fails(dir, &["diff", "a", "empty"]);
     assert!(error.contains("empty"), "{error}");
 }

@@ -94,7 +94,7 @@ fn the_window_in_front_says_which_application_it_is() {
         nodes: vec![of("document-spreadsheet", "a", 0, 300), of("label", "Documents", 1, 200)],
         windows: vec![window("a - LibreOffice Calc", "soffice", false), window("Home", "nautilus", true)],
         applications: vec!["soffice".into(), "nautilus".into()],
-        size: None,
+        ..Tree::default()
     };
     let files = compress(&tree, None);
     assert_eq!(files.app, "generic");

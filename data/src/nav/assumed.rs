@@ -87,7 +87,7 @@ impl GraphBuilder {
         for only_unrevealed in [true, false] {
             for begin in begins.iter().filter(|begin| may_begin(begin)) {
                 let at = begin.at as usize;
-                if !reached[at] && !(only_unrevealed && revealed[at]) {
+                if !(reached[at] || only_unrevealed && revealed[at]) {
                     self.add_by_path(ROOT, begin.at, &begin.place);
                     spread(&children, begin.at, &mut reached);
                 }

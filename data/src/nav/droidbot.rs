@@ -120,7 +120,7 @@ impl Event {
         let body = row.event;
         let middle = |view: &EventView| {
             let [left, top, right, bottom] = corners(view.bounds.as_ref()?)?;
-            Some(((left + right) / 2.0, (top + bottom) / 2.0))
+            Some((left.midpoint(right), top.midpoint(bottom)))
         };
         Self {
             kind: body.event_type,

@@ -48,7 +48,7 @@ fn write_escaped(out: &mut String, text: &str, special: &str) {
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
             c if is_invisible(c) => {
-                write!(out, "\\u{{{:x}}}", u32::from(c)).expect("a string takes everything")
+                write!(out, "\\u{{{:x}}}", u32::from(c)).expect("a string takes everything");
             }
             c => {
                 if special.contains(c) {

@@ -104,7 +104,7 @@ fn a_text_that_says_a_place_is_quoted_and_a_long_one_keeps_both_ends() {
     };
     assert_eq!(said("link", "Save (10,20); Delete all (30,40)").0, "\"Save (10,20); Delete all (30,40)\"");
     assert_eq!(said("link", "Tax (2024, net)").0, "Tax (2024, net)");
-    let long: String = (0..1_000).map(|i| format!("{i} ")).collect();
+    let long: String = (0..1_000).map(|i| i.to_string()).collect::<Vec<_>>().join(" ");
     let (short, rule) = said("terminal", &long);
     assert_eq!(rule, Some(Rule::named("long-text")));
     assert!(short.starts_with("0 1 2 ") && short.contains("...") && short.ends_with(" 998 999"), "{short}");

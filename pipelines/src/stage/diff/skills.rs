@@ -117,7 +117,7 @@ fn matched(before: Vec<Skill>, mut after: Vec<Skill>, out: &mut Vec<SkillChange>
         match sharing.max_by_key(|(i, b)| (shared(&a, b), std::cmp::Reverse(*i))).map(|(i, _)| i) {
             Some(i) => out.push(pair(&a, &after.remove(i))),
             None => {
-                out.push(SkillChange { before: Some(a.skill_id), title: a.title, ..SkillChange::default() })
+                out.push(SkillChange { before: Some(a.skill_id), title: a.title, ..SkillChange::default() });
             }
         }
     }
