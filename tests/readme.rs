@@ -41,7 +41,7 @@ fn the_tour_works_after_the_demo() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     // What the first command runs, once it has built the program.
     ok(dir.path(), &["run", "demo", "--run", "runs/demo"]);
-    for words in commands("tour") {
+    for words in commands("tour").into_iter().chain(commands("plans")) {
         run(dir.path(), &words);
     }
 }
@@ -50,6 +50,14 @@ fn the_tour_works_after_the_demo() {
 fn the_stages_work_one_by_one() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     for words in commands("stages").into_iter().chain(commands("diff")) {
+        run(dir.path(), &words);
+    }
+}
+
+#[test]
+fn states_and_lessons_are_made_as_shown() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    for words in commands("states") {
         run(dir.path(), &words);
     }
 }
