@@ -163,7 +163,7 @@ fn trees_come_gzipped_and_as_json() {
         ],
     );
     let text = std::fs::read_to_string(dir.path().join("a/1.txt")).expect("the text");
-    assert_eq!(text, "APP: unknown application\n[TOOLBAR]\npush-button OK (25,40)\n");
+    assert_eq!(text, "APP: Writer\n[TOOLBAR]\npush-button OK (25,40)\n");
     let line = "{\"axtree\": {\"Name\": \"OK\", \"ControlType\": \"ButtonControl\", \"BoundingRectangle\": {\"left\": 0, \"top\": 700, \"right\": 20, \"bottom\": 720}}}";
     std::fs::write(dir.path().join("a11y.jsonl"), format!("{line}\n{line}\n")).expect("written");
     ok(
@@ -290,7 +290,7 @@ fn what_cannot_be_compressed_is_said() {
     for (args, part) in [
         (vec!["--format", "tsv", "--input", "in"], "known forms: osworld-tsv"),
         (vec!["--format", "osworld-tsv", "--input", "absent"], "absent"),
-        (vec!["--format", "uia-json", "--input", "in"], "no tree of the form uia-json"),
+        (vec!["--format", "uia-json", "--input", "in"], "no tree of uia-json could be read"),
         (vec!["--format", "osworld-tsv", "--input", "in/broken"], "record 0: no position and size"),
         (vec!["--format", "osworld-tsv", "--input", "in", "--tokens", "gpt2"], "`gpt2`"),
         (vec!["--format", "osworld-tsv", "--input", "in", "--screen", "wide"], "write 1366x768"),
@@ -360,7 +360,7 @@ fn prompts_are_built_from_observations() {
     for (shown, part) in [
         (
             "compressed",
-            "Screen:\nAPP: unknown application\n[CONTENT]\ninput Search folders\nbutton More options\nHigh-level task",
+            "Screen:\nAPP: gallery\n[CONTENT]\ninput Search folders\nbutton More options\nHigh-level task",
         ),
         (
             "linear",
