@@ -69,7 +69,7 @@ fn two_runs_differ_by_what_they_were_made_of() {
         assert!(members > 0 || moved > 0 || regrouped, "a change without a reason: {change}");
     }
     let page = std::fs::read_to_string(dir.join("diff/diff.html")).expect("written");
-    assert!(page.contains("ui-log corpus/desktop") && page.contains(">added<"), "{page}");
+    assert!(page.contains("ui-log corpus&#x2f;desktop") && page.contains(">added<"), "{page}");
 
     std::fs::create_dir(dir.join("empty")).expect("a folder");
     let error = fails(dir, &["diff", "a", "empty"]);

@@ -111,6 +111,10 @@ const USUAL: [(&str, Space); 5] = [
     ("class", Space::Class),
 ];
 
+/// Attributes of one node, and namespaces of one dump: far above any, and little enough to be looked through.
+const MOST_ATTRIBUTES: usize = 1_000;
+const MOST_SPACES: usize = 1_000;
+
 /// Reads a dump.
 ///
 /// # Errors
@@ -224,7 +228,13 @@ impl Building {
         node: &mut Node,
     ) -> Result<Vec<(String, String, String)>, String> {
         let mut attributes = Vec::new();
-        for attribute in tag.attributes() {
+        // Their own check for doubles compares each with all before it.
+        for (count, attribute) in tag.attributes().with_checks(false).enumerate() {
+            if count >= MOST_ATTRIBUTES {
+                return Err(format!(
+                    "more than {MOST_ATTRIBUTES} attributes: this is no element of a screen"
+                ));
+            }
             let attribute = attribute.map_err(|e| e.to_string())?;
             let key = std::str::from_utf8(attribute.key.into_inner()).map_err(|e| e.to_string())?;
             let raw = std::str::from_utf8(&attribute.value).map_err(|e| e.to_string())?;
@@ -235,6 +245,9 @@ impl Building {
                     let space = Space::of(&value);
                     if self.spaces.iter().rev().find(|(name, _)| name == prefix).is_none_or(|s| s.1 != space)
                     {
+                        if self.spaces.len() >= MOST_SPACES {
+                            return Err(format!("more than {MOST_SPACES} namespaces: this is no dump"));
+                        }
                         self.spaces.push((prefix.to_owned(), space));
                     }
                 }

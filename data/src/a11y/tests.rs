@@ -366,12 +366,13 @@ fn many_elements_at_one_place_are_merged_with_few_comparisons() {
         let before = reduce::comparisons();
         let compressed = compressor().compress(&tree, None, "");
         let merged = compressed.fates.iter().filter(|fate| matches!(fate, Fate::Merged { .. })).count();
-        assert!(10 * merged > 9 * count, "{merged} of {count}");
+        assert!(4 * merged > 3 * count, "{merged} of {count}");
         reduce::comparisons() - before
     };
     let (some, many) = (compared(15_000), compared(60_000));
     // Four times the elements, in four times the rows, of which up to forty are near: were each compared with each, it would be
     // sixteen times the comparisons, and 30,000 for an element.
     assert!(some > 15_000 && many < 12 * some, "{some} comparisons, then {many}");
-    assert!(many < 200 * 60_000, "{many} comparisons");
+    // What is remembered of a place is bounded (`CROWD`).
+    assert!(many < 1_000 * 60_000, "{many} comparisons");
 }

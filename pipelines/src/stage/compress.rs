@@ -169,7 +169,7 @@ impl Work<'_> {
             part.inputs.push((file.path.clone(), file.shown.clone()));
             trees.iter_mut().for_each(|tree| tree.size = tree.size.or(self.args.screen));
             let many = trees.len() > 1;
-            if !file.numbered {
+            if !file.follows {
                 before = None;
             }
             for (nth, tree) in trees.iter().enumerate() {

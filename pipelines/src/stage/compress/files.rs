@@ -1,6 +1,6 @@
 //! Finding trees in folders: which files hold one, which follow one another, and how they are read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -54,8 +54,8 @@ pub struct File {
     pub shown: String,
     /// Below the input, without its ending: where its output goes.
     pub name: String,
-    /// Whether it is one of the numbered files of its folder.
-    pub numbered: bool,
+    /// Whether it is the state after that of the file before it.
+    pub follows: bool,
 }
 
 /// Files of a folder, in their order.
@@ -98,10 +98,21 @@ pub fn find(input: &Path, form: Form) -> Result<Found> {
         }
         let folder = path.parent().unwrap_or(&source.root).to_owned();
         let name = stem(&shown).to_owned();
-        folders.entry(folder).or_default().push(File { path, shown, name, numbered: false });
+        folders.entry(folder).or_default().push(File { path, shown, name, follows: false });
     }
-    let sequences =
-        folders.into_iter().map(|(folder, files)| Sequence { folder, files: in_order(files) }).collect();
+    let below = |folder: &PathBuf| {
+        folder.strip_prefix(&source.root).unwrap_or(folder).to_string_lossy().replace('\\', "/")
+    };
+    // Every folder on the way to a tree.
+    let named: BTreeSet<String> = { folders.keys().map(below) }
+        .flat_map(|folder| {
+            let ends: Vec<usize> =
+                folder.match_indices('/').map(|(at, _)| at).chain([folder.len()]).collect();
+            ends.into_iter().map(move |end| folder[..end].to_owned()).collect::<Vec<_>>()
+        })
+        .collect();
+    let sequence = |(folder, files)| Sequence { folder, files: in_order(files, &named) };
+    let sequences = folders.into_iter().map(sequence).collect();
     Ok(Found { sequences, skipped })
 }
 
@@ -111,32 +122,58 @@ fn stem(path: &str) -> &str {
     [".tsv", ".xml", ".json", ".jsonl", ".txt"].iter().find_map(|end| path.strip_suffix(end)).unwrap_or(path)
 }
 
-/// Numbered files by their numbers, then the others by name. Two files of one name keep their endings.
-fn in_order(mut files: Vec<File>) -> Vec<File> {
-    for file in &mut files {
-        file.numbered = number(&file.name).is_some();
+/// A name in parts: what stands between numbers, and the numbers.
+fn parts(name: &str) -> Vec<Part<'_>> {
+    let file = name.rsplit('/').next().unwrap_or(name);
+    let mut parts = Vec::new();
+    let mut rest = file;
+    while let Some(first) = rest.bytes().next() {
+        let digit = first.is_ascii_digit();
+        let end = rest.bytes().position(|b| b.is_ascii_digit() != digit).unwrap_or(rest.len());
+        let (part, after) = rest.split_at(end);
+        // More digits than a number has are a name.
+        parts.push(part.parse().map_or(Part::Word(part), Part::Number));
+        rest = after;
     }
-    files.sort_by(|a, b| {
-        let key = |file: &File| (number(&file.name).is_none(), number(&file.name), file.shown.clone());
-        key(a).cmp(&key(b))
-    });
+    parts
+}
+
+/// A part of a name. Numbers come before words, so that `a.tsv` does not stand between `1.tsv` and `2.tsv`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Part<'a> {
+    Number(u64),
+    Word(&'a str),
+}
+
+/// Whether two files are states of one session: the first thing in which their names differ is a number. So `a_2` follows `a_1`
+/// and `b_1` does not, and a time that stands behind the number is nothing to go by.
+fn is_same_session(before: &str, name: &str) -> bool {
+    let (a, b) = (parts(before), parts(name));
+    let differ = a.iter().zip(&b).find(|(a, b)| a != b);
+    matches!(differ, Some((Part::Number(_), Part::Number(_))))
+}
+
+/// Files in the order of their names, numbers by their value. Two files of one name keep their endings, and so does one that
+/// is called as a folder of trees: its own may go there.
+fn in_order(mut files: Vec<File>, folders: &BTreeSet<String>) -> Vec<File> {
+    files.sort_by(|a, b| (parts(&a.name), &a.shown).cmp(&(parts(&b.name), &b.shown)));
+    for at in 1..files.len() {
+        files[at].follows = is_same_session(&files[at - 1].name, &files[at].name);
+    }
     let mut times: BTreeMap<String, usize> = BTreeMap::new();
     for file in &files {
         *times.entry(file.name.clone()).or_default() += 1;
     }
+    let mut taken: BTreeSet<String> = BTreeSet::new();
     for file in &mut files {
-        if times.get(&file.name).is_some_and(|times| *times > 1) {
+        if times[&file.name] > 1 || folders.contains(&file.name) {
             file.name.clone_from(&file.shown);
+        }
+        while !taken.insert(file.name.clone()) {
+            file.name.push('_');
         }
     }
     files
-}
-
-/// The number that a file's name ends in: `001`, `step_12`.
-fn number(name: &str) -> Option<u64> {
-    let file = name.rsplit('/').next().unwrap_or(name);
-    let digits = file.bytes().rev().take_while(u8::is_ascii_digit).count();
-    file[file.len() - digits..].parse().ok()
 }
 
 fn open(path: &Path) -> std::io::Result<Box<dyn Read>> {
@@ -174,19 +211,42 @@ pub fn read(path: &Path, form: Form) -> Result<Trees, TreeError> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn numbered_files_follow_one_another_and_names_stay_apart() {
-        let file = |shown: &str| File {
+    fn ordered(shown: &[&str], folders: &[&str]) -> Vec<(String, bool)> {
+        let file = |shown: &&str| File {
             path: PathBuf::from(shown),
-            shown: shown.to_owned(),
+            shown: (*shown).to_owned(),
             name: stem(shown).to_owned(),
-            numbered: false,
+            follows: false,
         };
-        let shown = ["a/10.tsv", "a/9.tsv", "a/start.tsv", "a/9.txt", "a/b.xml.gz"];
-        let ordered = in_order(shown.map(file).into());
-        let names: Vec<(&str, bool)> = ordered.iter().map(|f| (f.name.as_str(), f.numbered)).collect();
+        let folders = folders.iter().map(|folder| (*folder).to_owned()).collect();
+        let files = in_order(shown.iter().map(file).collect(), &folders);
+        files.into_iter().map(|file| (file.name, file.follows)).collect()
+    }
+
+    fn named(names: &[(&str, bool)]) -> Vec<(String, bool)> {
+        names.iter().map(|(name, follows)| ((*name).to_owned(), *follows)).collect()
+    }
+
+    #[test]
+    fn files_follow_one_another_by_number_and_names_stay_apart() {
+        let files = ordered(&["a/10.tsv", "a/9.tsv", "a/start.tsv", "a/9.txt", "a/b.xml.gz"], &["a"]);
         let expected =
-            [("a/9.tsv", true), ("a/9.txt", true), ("a/10", true), ("a/b", false), ("a/start", false)];
-        assert_eq!(names, expected);
+            [("a/9.tsv", false), ("a/9.txt", false), ("a/10", true), ("a/b", false), ("a/start", false)];
+        assert_eq!(files, named(&expected));
+        // Sessions in one folder, and OSWorld's names with their times.
+        let files = ordered(&["b_1.tsv", "a_2.tsv", "a_1.tsv", "b_2.tsv"], &[]);
+        assert_eq!(files, named(&[("a_1", false), ("a_2", true), ("b_1", false), ("b_2", true)]));
+        let times =
+            ["step_2_20240102@000001.xml", "step_1_20240101@235959.xml", "step_10_20240102@000009.xml"];
+        let expected = [
+            ("step_1_20240101@235959", false),
+            ("step_2_20240102@000001", true),
+            ("step_10_20240102@000009", true),
+        ];
+        assert_eq!(ordered(&times, &[]), named(&expected));
+        // What is left of two endings is a third name; a file beside a folder of its name.
+        let files = ordered(&["a.tsv", "a.txt", "a.tsv.txt", "1.json"], &["1"]);
+        let names: BTreeSet<&String> = files.iter().map(|(name, _)| name).collect();
+        assert_eq!((names.len(), files[0].0.as_str()), (4, "1.json"), "{files:?}");
     }
 }

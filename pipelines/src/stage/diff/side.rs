@@ -172,7 +172,7 @@ fn sources(side: &Side) -> BTreeMap<String, String> {
     sources
         .map(|source| {
             let word = |key: &str| source[key].as_str().unwrap_or_default();
-            let read = format!("{} episodes, {} steps", source["episodes"], source["steps"]);
+            let read = format!("episodes: {}, steps: {}", source["episodes"], source["steps"]);
             (format!("{} {}", word("format"), word("path")), read)
         })
         .collect()
