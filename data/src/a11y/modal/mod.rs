@@ -50,6 +50,10 @@ pub(super) struct Modal {
     pub of: Vec<bool>,
 }
 
+/// How often an element is looked at, on average, as part of an alert or dialog: a handful on any screen. A hundred thousand
+/// alerts in one place would take quadratic time.
+const MOST_LOOKED: usize = 64;
+
 /// What says itself that it is in front: elements of windows that are modal, and of the boxes of alerts and dialogs that ask
 /// for a decision.
 fn declared(rules: &ModalRules, tree: &Tree, items: &[Item<'_>]) -> Vec<bool> {
@@ -60,6 +64,7 @@ fn declared(rules: &ModalRules, tree: &Tree, items: &[Item<'_>]) -> Vec<bool> {
     let mut declared: Vec<bool> = items.iter().map(of_window).collect();
     // The outermost box looked at last: what lies in it and in its run asks for nothing that it did not ask for.
     let mut outer: Option<(Rect, usize)> = None;
+    let mut looked_at = 0;
     for (index, item) in items.iter().enumerate() {
         let asks = rules.declared_tags.iter().any(|tag| *tag == item.role);
         let Some(rect) = item.node.rect.filter(|rect| asks && f64::from(rect.width) < widest) else {
@@ -72,6 +77,10 @@ fn declared(rules: &ModalRules, tree: &Tree, items: &[Item<'_>]) -> Vec<bool> {
         let inside =
             items[index..].iter().take_while(|item| item.centre.is_some_and(|at| rect.contains(at))).count();
         let members = index..index + inside;
+        looked_at += inside;
+        if looked_at > MOST_LOOKED * items.len() {
+            break;
+        }
         outer = Some((rect, members.end));
         let decides = |item: &Item<'_>| item.role.ends_with("button") && keyword::closes(rules, &item.low);
         if items[members.clone()].iter().any(decides) {

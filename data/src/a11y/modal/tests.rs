@@ -1,3 +1,4 @@
+use super::super::compress::{Compressor, Phases};
 use super::super::item::Vocabulary;
 use super::super::region::lay_out;
 use super::super::rules::Rules;
@@ -147,4 +148,14 @@ fn the_score_is_the_papers() {
     let labels = [("label", "x"); 40];
     assert!((score(&[&labels[..], &[("push-button", "OK")]].concat()) - (2.0 - 3.0 + 1.0)).abs() < 1e-12);
     assert_eq!(score(&[]), 0.0);
+}
+
+#[test]
+fn ever_so_many_alerts_are_looked_at_in_time() {
+    // Each overlaps the next and holds all that follow: 1.2 billion elements, were each looked at in each.
+    let alert = |i: i32| node("alert", &format!("a{i}"), [100 + i % 10, 200, 80, 20]);
+    let tree = Tree { nodes: (0..50_000).map(alert).collect(), ..Tree::default() };
+    let compressor =
+        Compressor::new(Rules::builtin(), Phases { modal: true, reduce: false, structure: false });
+    assert_eq!(compressor.compress(&tree, None, "").modal, None);
 }
