@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::Serialize;
 use serde_json::Value;
-use tracemill_data::artifact::{IntentRow, Skill};
-use tracemill_data::parquet_io::read_batches;
+use tracemill_data::artifact::{IntentRow, Lesson, Skill};
+use tracemill_data::parquet_io::{read_batches, read_table};
 use tracemill_data::trace::EpisodeRow;
 use tracemill_data::views::Unit;
 
@@ -42,7 +42,7 @@ pub(super) struct Side {
 /// The stages whose settings decide what the memory is.
 const STAGES: [&str; 6] = ["traces", "units", "embeddings", "encoder", "intents", "skills"];
 /// Lessons, where a run has them.
-const LESSONS: &str = "lessons/lessons.jsonl";
+const LESSONS: &str = "lessons/lessons.parquet";
 
 impl Side {
     pub fn read(dir: &Path) -> Result<Self> {
@@ -95,20 +95,13 @@ impl Side {
     }
 }
 
-/// The lessons of a file of JSON lines; none where there is no file.
+/// The lessons of a run by their text, with their ids; none where it has no store.
 fn read_lessons(path: &Path) -> Result<BTreeMap<String, String>> {
     if !path.is_file() {
         return Ok(BTreeMap::new());
     }
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    let mut lessons = BTreeMap::new();
-    for (number, line) in text.lines().enumerate() {
-        let at = || format!("{} line {}", path.display(), number + 1);
-        let lesson: Value = serde_json::from_str(line).with_context(at)?;
-        let word = |key: &str| lesson[key].as_str().unwrap_or_default().to_owned();
-        lessons.insert(word("text"), word("lesson_id"));
-    }
-    Ok(lessons)
+    let lessons: Vec<Lesson> = read_table(path)?;
+    Ok(lessons.into_iter().map(|lesson| (lesson.text, lesson.lesson_id)).collect())
 }
 
 /// Lessons that one run has and the other has not.
@@ -201,7 +194,32 @@ fn compare(key: &str, before: &Value, after: &Value, out: &mut Vec<Cause>) {
 mod tests {
     use serde_json::json;
 
+    use tracemill_data::artifact::LessonKind;
+    use tracemill_data::parquet_io::write_table;
+
     use super::*;
+
+    #[test]
+    fn lessons_are_those_of_the_store() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("lessons.parquet");
+        assert!(read_lessons(&path).expect("no store").is_empty());
+        let lesson = Lesson {
+            lesson_id: "e!1".to_owned(),
+            kind: LessonKind::Success,
+            domain: "Clock".to_owned(),
+            condition: "a".to_owned(),
+            actions: vec!["b".to_owned()],
+            expected: "c".to_owned(),
+            text: "In Clock: a, b, c.".to_owned(),
+            episode_id: "e".to_owned(),
+            evidence_steps: vec![1],
+            made_by: "rules".to_owned(),
+        };
+        write_table(&path, &[lesson]).expect("written");
+        let read = read_lessons(&path).expect("a store");
+        assert_eq!(read.get("In Clock: a, b, c.").map(String::as_str), Some("e!1"));
+    }
 
     #[test]
     fn settings_differ_leaf_by_leaf() {
